@@ -1,0 +1,222 @@
+//! The native client: one load against one server.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vocab::Tokenizer;
+use wire::request::Endpoint;
+
+use crate::arrival::Arrival;
+use crate::count::{self, Counts};
+use crate::dataset::Sample;
+use crate::error::UsageError;
+use crate::http::Target;
+use crate::load::{self, Job};
+use crate::record::Record;
+
+/// What to send, how, and how to count what comes back.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
+pub struct Config {
+    /// `http://HOST:PORT`, a path in front of `/v1` allowed.
+    pub url: String,
+    /// The model to ask for; by default the first that the server lists.
+    pub model: Option<String>,
+    /// Which server is expected.
+    pub dialect: Dialect,
+    /// Which route is measured.
+    pub endpoint: Endpoint,
+    /// What is asked, in turn and again from the start.
+    pub samples: Arc<Vec<Sample>>,
+    /// The client's way to count tokens.
+    pub tokenizer: Arc<Tokenizer>,
+    /// When requests are sent.
+    pub load: Arrival,
+    /// When the run ends.
+    pub limit: Limit,
+    /// Ask for streamed answers.
+    pub stream: bool,
+    /// Ask for usage at the end of a stream.
+    pub include_usage: bool,
+    /// Which count gets the plain names in the summary.
+    pub token_count_source: TokenCountSource,
+    /// Most connections; by default the concurrency, 64 for a burst, 256 for an open loop.
+    pub connections: Option<usize>,
+    /// Threads that send requests.
+    pub workers: usize,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// Output tokens to ask for where a sample does not say.
+    pub max_tokens: Option<u32>,
+    /// Sent as a bearer token.
+    pub api_key: Option<String>,
+    /// Of the arrival times.
+    pub seed: u64,
+    /// Keep time and size of every event.
+    pub keep_events: bool,
+    /// Show a progress bar where stderr is a terminal.
+    pub progress: bool,
+}
+
+impl Config {
+    /// A streamed chat load of 32 requests in flight for ten seconds.
+    pub fn new(url: String, samples: Arc<Vec<Sample>>, tokenizer: Arc<Tokenizer>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            url,
+            model: None,
+            dialect: Dialect::Vllm,
+            endpoint: Endpoint::Chat,
+            samples,
+            tokenizer,
+            load: Arrival::Concurrency(32),
+            limit: Limit::Duration(Duration::from_secs(10)),
+            stream: true,
+            include_usage: true,
+            token_count_source: TokenCountSource::Client,
+            connections: None,
+            // The server often runs on the same machine and needs the other half.
+            workers: (cores / 2).max(1),
+            timeout: Duration::from_mins(1),
+            max_tokens: None,
+            api_key: None,
+            seed: 0,
+            keep_events: false,
+            progress: false,
+        }
+    }
+}
+
+/// A server that is imitated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// ExecuTorch's `OpenAI` server.
+    Executorch,
+    /// Any server of the `OpenAI` API.
+    Openai,
+    /// SGLang
+    Sglang,
+    /// vLLM
+    Vllm,
+}
+
+impl FromStr for Dialect {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "executorch" => Ok(Self::Executorch),
+            "openai" => Ok(Self::Openai),
+            "sglang" => Ok(Self::Sglang),
+            "vllm" => Ok(Self::Vllm),
+            _ => Err("expected vllm, sglang, executorch or openai"),
+        }
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Limit {
+    /// After this time no request is sent; answers under way are read to their end.
+    Duration(Duration),
+    /// After this many requests.
+    Requests(u64),
+}
+
+/// Who counts the tokens that the summary is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenCountSource {
+    /// The client's tokenizer.
+    Client,
+    /// The server's `usage`.
+    Server,
+}
+
+impl FromStr for TokenCountSource {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "client" => Ok(Self::Client),
+            "server" => Ok(Self::Server),
+            _ => Err("expected client or server"),
+        }
+    }
+}
+
+/// A finished run: what each request did and what it counts as.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What the request ids of this run begin with.
+    pub id: String,
+    /// The model that was asked for.
+    pub model: String,
+    /// Requests in the order in which they were taken up.
+    pub records: Vec<Record>,
+    /// Token counts of each record.
+    pub counts: Vec<Counts>,
+    /// From the start to the last answer's end, in nanoseconds.
+    pub duration_ns: u64,
+    /// CPU time that the sending threads used.
+    pub client_cpu: Duration,
+    /// CPU time that the server used, if its metrics tell.
+    pub server_cpu: Option<Duration>,
+}
+
+impl Run {
+    /// The `x-request-id` of a request.
+    pub fn request_id(&self, record: &Record) -> String {
+        format!("{}{}", self.id, record.request)
+    }
+}
+
+/// Runs a load to its end on threads of its own, and counts tokens after it.
+///
+/// # Errors
+/// [`UsageError`] if the configuration does not make sense, anything else if the run could not start.
+pub fn run(config: &Config) -> anyhow::Result<Run> {
+    let usage_off = config.stream && !config.include_usage;
+    if config.token_count_source == TokenCountSource::Server && usage_off {
+        return Err(UsageError(
+            "--token-count-source server needs usage, which --no-stream-include-usage turns off"
+                .into(),
+        )
+        .into());
+    }
+    let target = Target::parse(&config.url)?;
+    let model = match &config.model {
+        Some(model) => model.clone(),
+        None => target.first_model(config.api_key.as_deref())?,
+    };
+    let id = format!("bench-{:x}-", fastrand::u64(..));
+    let load = load::run(Job::new(config, &target, &model, &id)?, || {
+        target.cpu(config.api_key.as_deref())
+    })?;
+    if let Some(failed) = load.records.iter().find(|record| !record.is_completed()) {
+        let kind = failed.failure.map(|failure| failure.to_string());
+        let detail = &failed.detail;
+        tracing::warn!(
+            request = failed.request,
+            kind,
+            detail,
+            "first failed sample"
+        );
+    }
+    Ok(Run {
+        id,
+        model,
+        counts: count::counts(config, &load.records),
+        duration_ns: load
+            .records
+            .iter()
+            .map(|record| record.ended_ns)
+            .max()
+            .unwrap_or(0),
+        records: load.records,
+        client_cpu: load.client_cpu,
+        server_cpu: load.server_cpu,
+    })
+}

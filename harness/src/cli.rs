@@ -1,0 +1,380 @@
+//! The `bench` command: what was typed, and what it means.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::builder::BoolishValueParser;
+use vocab::Tokenizer;
+use wire::request::Endpoint;
+
+use crate::arrival::Arrival;
+use crate::bench::{self, Config, Dialect, Limit, TokenCountSource};
+use crate::dataset::{self, Sample};
+use crate::error::UsageError;
+use crate::report::{self, Summary};
+use crate::stub::Stub;
+
+const EXAMPLES: &str = "\
+Examples:
+  stubline bench --stub max --load burst --requests 20000
+  stubline bench --url http://127.0.0.1:8000 --dataset prompts.jsonl --load poisson:50 --duration 30s
+
+Exit code: 0 all samples completed, 1 a sample failed, 2 wrong usage or input,
+4 all completed, but the server's token counts are the primary ones and some are missing.";
+
+/// Arguments of the benchmark client.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    about = "Measure a server: rates, latencies, and tokens as both sides count them",
+    after_help = EXAMPLES
+)]
+#[group(skip)]
+pub struct Args {
+    /// Server to measure
+    #[arg(
+        long,
+        value_name = "http://HOST:PORT",
+        required_unless_present = "stub"
+    )]
+    url: Option<String>,
+    /// Stub to start and measure: the words after `stubline serve`
+    #[arg(long, value_name = "SPEC", conflicts_with = "url")]
+    stub: Option<String>,
+    /// Model to ask for [default: the first of /v1/models]
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// vllm, sglang, executorch or openai
+    #[arg(long, default_value = "vllm")]
+    dialect: Dialect,
+    /// Route to measure
+    #[arg(long, value_enum, default_value_t = Route::Chat)]
+    endpoint: Route,
+    #[arg(
+        long,
+        value_name = "FILE|random:ISL,OSL",
+        default_value = "random:128,128",
+        help = "JSON lines of {prompt|messages|input_ids, max_tokens?, id?}, or random text"
+    )]
+    dataset: String,
+    /// How the client counts tokens: char, byte, word, a tokenizer.json or its folder
+    #[arg(long, value_name = "NAME|PATH", default_value = "char")]
+    tokenizer: String,
+    /// burst, concurrency:N, poisson:QPS or constant:QPS
+    #[arg(long, default_value = "concurrency:32")]
+    load: Arrival,
+    /// Number of requests
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    requests: Option<u64>,
+    /// How long to send requests: 250ms, 10s, 1m [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Ask for streamed answers
+    #[arg(
+        long,
+        value_name = "on|off",
+        default_value = "on",
+        value_parser = BoolishValueParser::new(),
+        hide_possible_values = true,
+        action = clap::ArgAction::Set
+    )]
+    stream: bool,
+    /// Do not ask for usage in streams
+    #[arg(long)]
+    no_stream_include_usage: bool,
+    /// Whose token counts get the plain names: client or server
+    #[arg(long, value_name = "SOURCE", default_value = "client")]
+    token_count_source: TokenCountSource,
+    /// Output tokens to ask for where the data set does not say
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u32>,
+    /// Most connections [default: the concurrency, 64 for burst, else 256]
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
+    /// Threads that send [default: half the cores]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// How long a request may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    timeout: Duration,
+    /// Bearer token to send
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Seed of random prompts and arrival times
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Folder for the summary, the events, the token accounting and the report
+    #[arg(long, value_name = "DIR")]
+    report_dir: Option<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Format {
+    Json,
+    Table,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Route {
+    Chat,
+    Completions,
+    Generate,
+}
+
+/// Runs the command and gives its exit code.
+///
+/// # Errors
+/// [`UsageError`] is for exit code 2, all others for 1.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    let (format, report_dir, spec) = (args.format, args.report_dir.clone(), args.stub.clone());
+    let mut config = args.config()?;
+    if let Some(dir) = &report_dir {
+        let wrong = |error| UsageError(format!("--report-dir {}: {error}", dir.display()));
+        std::fs::create_dir_all(dir).map_err(wrong)?;
+    }
+    let stub = spec.as_deref().map(Stub::start).transpose()?;
+    if let Some(stub) = &stub {
+        config.url.clone_from(&stub.url);
+    }
+    let run = bench::run(&config)?;
+    drop(stub);
+    let summary = Summary::new(&run, &config);
+    let text = report::text(&summary);
+    if let Some(dir) = &report_dir {
+        report::write_folder(dir, &run, &config, &summary)
+            .with_context(|| format!("failed to write the report to {}", dir.display()))?;
+    }
+    let printed = match format {
+        Format::Json => report::json(&summary),
+        Format::Table => text,
+    };
+    std::io::stdout()
+        .write_all(printed.as_bytes())
+        .context("failed to print the report")?;
+    Ok(summary.exit_code())
+}
+
+impl Args {
+    /// What the arguments mean; the URL is still empty where a stub is to be started.
+    fn config(self) -> Result<Config, UsageError> {
+        let endpoint = match (self.endpoint, self.dialect) {
+            (Route::Chat, _) => Endpoint::Chat,
+            (Route::Completions, _) => Endpoint::Completions,
+            (Route::Generate, Dialect::Executorch | Dialect::Sglang) => {
+                return Err(UsageError(
+                    "--endpoint generate is not there yet: use chat or completions".into(),
+                ));
+            }
+            (Route::Generate, Dialect::Openai | Dialect::Vllm) => {
+                return Err(UsageError(
+                    "--endpoint generate is not a route of this dialect: use chat or completions"
+                        .into(),
+                ));
+            }
+        };
+        let tokenizer = tokenizer(&self.tokenizer)?;
+        let limit = match (self.requests, self.duration) {
+            (Some(requests), _) => Limit::Requests(requests),
+            (None, duration) => Limit::Duration(duration.unwrap_or(Duration::from_secs(10))),
+        };
+        let samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
+        let url = self.url.unwrap_or_default();
+        let defaults = Config::new(url, Arc::new(samples), Arc::new(tokenizer));
+        Ok(Config {
+            model: self.model,
+            dialect: self.dialect,
+            endpoint,
+            load: self.load,
+            limit,
+            stream: self.stream,
+            include_usage: !self.no_stream_include_usage,
+            token_count_source: self.token_count_source,
+            connections: self.connections,
+            workers: self.workers.unwrap_or(defaults.workers),
+            timeout: self.timeout,
+            max_tokens: self.max_tokens,
+            api_key: self.api_key,
+            seed: self.seed,
+            keep_events: self.report_dir.is_some(),
+            progress: true,
+            ..defaults
+        })
+    }
+}
+
+/// Reads `250ms`, `10s`, `1m` or `1h`.
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    const WRONG: &str = "expected a time above 0 such as 250ms, 10s or 1m";
+    let unit =
+        text.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
+    let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| WRONG)?;
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(WRONG),
+    };
+    let duration = Duration::try_from_secs_f64(number * seconds).map_err(|_| WRONG)?;
+    (!duration.is_zero()).then_some(duration).ok_or(WRONG)
+}
+
+fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
+    if let Some(tokenizer) = Tokenizer::named(name) {
+        return Ok(tokenizer);
+    }
+    let path = Path::new(name);
+    let folder = match path.parent() {
+        Some(parent) if !path.is_dir() => parent,
+        _ => path,
+    };
+    let read = |file: &str| {
+        let given = file == "tokenizer.json" && !path.is_dir();
+        let file = if given {
+            path.into()
+        } else {
+            folder.join(file)
+        };
+        std::fs::read_to_string(file).ok()
+    };
+    Tokenizer::from_files(read).map_err(|error| {
+        UsageError(format!(
+            "--tokenizer {name}: {error} (expected char, byte, word, a tokenizer.json or its folder)"
+        ))
+    })
+}
+
+/// Most distinct random samples, and most of their tokens together.
+const RANDOM_SAMPLES: u64 = 1000;
+const RANDOM_TOKENS: u64 = 4_000_000;
+
+fn samples(
+    dataset: &str,
+    tokenizer: &Tokenizer,
+    limit: Limit,
+    seed: u64,
+) -> Result<Vec<Sample>, UsageError> {
+    let Some(lengths) = dataset.strip_prefix("random:") else {
+        return dataset::read(Path::new(dataset));
+    };
+    let read = lengths
+        .split_once(',')
+        .and_then(|(isl, osl)| Some((isl.parse::<u32>().ok()?, osl.parse().ok()?)));
+    let (isl, osl) = read.ok_or_else(|| {
+        UsageError(format!(
+            "--dataset {dataset}: expected random:ISL,OSL, two numbers of tokens"
+        ))
+    })?;
+    let wanted = match limit {
+        Limit::Duration(_) => RANDOM_SAMPLES,
+        Limit::Requests(requests) => requests.min(RANDOM_SAMPLES),
+    };
+    let count = wanted.clamp(1, (RANDOM_TOKENS / u64::from(isl.max(1))).max(1));
+    let (isl, count) = (
+        isl as usize,
+        usize::try_from(count).expect("at most a thousand"),
+    );
+    Ok(dataset::random(isl, osl, count, &tokenizer.vocab, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn config(line: &str) -> Result<Config, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
+        command.args.config().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let config = config("--url http://h:1").unwrap();
+        assert_eq!(config.load, Arrival::Concurrency(32));
+        assert_eq!(config.limit, Limit::Duration(Duration::from_secs(10)));
+        assert_eq!(config.samples.len(), 1000);
+        assert_eq!(config.samples[0].max_tokens, Some(128));
+        assert_eq!(config.endpoint, Endpoint::Chat);
+        assert!(config.stream && config.include_usage && !config.keep_events);
+    }
+
+    #[test]
+    fn every_flag_reaches_the_configuration() {
+        let config = config(
+            "--stub echo --model m --dialect openai --endpoint completions --dataset random:5,6 \
+             --tokenizer word --load burst --requests 7 --stream off --no-stream-include-usage \
+             --token-count-source server --max-tokens 8 --connections 9 --workers 3 \
+             --timeout 1.5s --api-key k --seed 4 --report-dir d --format json",
+        )
+        .unwrap();
+        assert_eq!(
+            (config.load, config.limit),
+            (Arrival::Burst, Limit::Requests(7))
+        );
+        assert_eq!(
+            (config.dialect, config.endpoint),
+            (Dialect::Openai, Endpoint::Completions)
+        );
+        assert_eq!(
+            (config.samples.len(), config.samples[0].max_tokens),
+            (7, Some(6))
+        );
+        assert_eq!(config.token_count_source, TokenCountSource::Server);
+        assert!(!config.stream && !config.include_usage && config.keep_events);
+        assert_eq!(
+            (config.max_tokens, config.connections, config.workers),
+            (Some(8), Some(9), 3)
+        );
+        assert_eq!(config.timeout, Duration::from_millis(1500));
+        assert_eq!((config.api_key.as_deref(), config.seed), (Some("k"), 4));
+        assert_eq!(config.model.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        for line in [
+            "",
+            "--url http://h:1 --stub echo",
+            "--url http://h:1 --requests 1 --duration 1s",
+            "--url http://h:1 --load often",
+            "--url http://h:1 --timeout 0s",
+            "--url http://h:1 --duration 10",
+            "--url http://h:1 --stream maybe",
+            "--url http://h:1 --dataset random:1",
+            "--url http://h:1 --dataset /nowhere.jsonl",
+            "--url http://h:1 --tokenizer /nowhere",
+            "--url http://h:1 --dialect sglang --endpoint generate",
+            "--url http://h:1 --endpoint generate",
+            "--url http://h:1 --token-count-source both",
+        ] {
+            assert!(config(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_is_a_folder_or_a_file_in_it() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/tokenizers/bpe");
+        for path in [folder.to_owned(), format!("{folder}/tokenizer.json")] {
+            assert!(tokenizer(&path).unwrap().template.is_some(), "{path}");
+        }
+        let error = tokenizer("/nowhere").unwrap_err().to_string();
+        assert!(
+            error.starts_with("--tokenizer /nowhere: no tokenizer.json there"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! Measures inference servers over HTTP and counts what they say, without knowing how they work.
+//!
+//! [`mod@bench`] runs a load and keeps a [`record`] of each request, [`count`] turns the recorded texts
+//! into tokens after the run, [`report`] turns both into numbers. [`cli`] is the `bench` command
+//! around them; nothing below it sees clap.
+
+pub mod arrival;
+pub mod bench;
+pub mod cli;
+pub mod count;
+mod cpu;
+pub mod dataset;
+mod error;
+mod http;
+mod load;
+pub mod record;
+pub mod report;
+pub mod stats;
+mod stub;
+
+pub use error::UsageError;

@@ -1,0 +1,285 @@
+//! What an answer says, taken from its bytes as they come.
+
+use wire::chunk::Chunk;
+use wire::http1::ResponseHead;
+use wire::sse::Decoder;
+use wire::usage::Usage;
+
+use crate::record::{Event, Failure, TextChunk};
+
+/// Longest reason of a failure that is kept, in bytes.
+const MAX_DETAIL: usize = 400;
+
+/// One answer under way; its memory is used again for the next.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Bytes of it have been read.
+    pub(super) begun: bool,
+    body: Body,
+    /// The whole body where it is not a stream.
+    whole: Vec<u8>,
+    pub(super) said: Said,
+}
+
+#[derive(Debug, Default)]
+enum Body {
+    /// There is no final head yet.
+    #[default]
+    Awaited,
+    /// The reason of a refusal.
+    Refused,
+    Streamed(Decoder),
+    Whole,
+}
+
+/// What has been understood of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) keep_events: bool,
+    pub(super) content: String,
+    pub(super) detail: String,
+    pub(super) events: Vec<Event>,
+    pub(super) failure: Option<Failure>,
+    pub(super) reasoning: String,
+    pub(super) texts: Vec<TextChunk>,
+    pub(super) tool_calls: bool,
+    pub(super) usage: Option<Usage>,
+    /// When `[DONE]` was read.
+    pub(super) done_ns: Option<u64>,
+}
+
+impl Answer {
+    pub(super) fn new(keep_events: bool) -> Self {
+        let said = Said {
+            keep_events,
+            ..Said::default()
+        };
+        Self {
+            said,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets the last answer.
+    pub(super) fn clear(&mut self) {
+        self.begun = false;
+        self.body = Body::Awaited;
+        self.whole.clear();
+        let said = &mut self.said;
+        said.content.clear();
+        said.detail.clear();
+        said.events.clear();
+        said.failure = None;
+        said.reasoning.clear();
+        said.texts.clear();
+        said.tool_calls = false;
+        said.usage = None;
+        said.done_ns = None;
+    }
+
+    /// A head of a final status has been read.
+    pub(super) fn begin(&mut self, head: ResponseHead, stream: bool) {
+        self.body = match head.status {
+            200..300 if head.event_stream => Body::Streamed(Decoder::default()),
+            200..300 => Body::Whole,
+            status => {
+                self.said.failure = Some(Failure::Http(status));
+                Body::Refused
+            }
+        };
+        let other_form = self.said.failure.is_none() && head.event_stream != stream;
+        if other_form {
+            self.said
+                .fail(Failure::Malformed, b"not of the form that was asked for");
+        }
+    }
+
+    /// Takes a part of the body that was read at that time.
+    pub(super) fn feed(&mut self, part: &[u8], at: u64) {
+        let said = &mut self.said;
+        match &mut self.body {
+            Body::Awaited => {}
+            Body::Refused => self
+                .whole
+                .extend_from_slice(part.get(..MAX_DETAIL).unwrap_or(part)),
+            Body::Streamed(decoder) => decoder.feed(part, |data| said.event(data, at)),
+            Body::Whole => self.whole.extend_from_slice(part),
+        }
+    }
+
+    /// The body has ended; `at` is when its end was read. Gives the time of completion.
+    pub(super) fn finish(&mut self, at: u64) -> u64 {
+        let said = &mut self.said;
+        match std::mem::take(&mut self.body) {
+            Body::Awaited => {}
+            Body::Refused => said.detail = detail(&self.whole),
+            Body::Streamed(decoder) => {
+                decoder.finish(|data| said.event(data, at));
+                if said.done_ns.is_none() && said.failure.is_none() {
+                    said.failure = Some(Failure::NoDone);
+                }
+            }
+            Body::Whole => said.whole(&self.whole, at),
+        }
+        said.done_ns.unwrap_or(at)
+    }
+}
+
+impl Said {
+    fn event(&mut self, data: &[u8], at: u64) {
+        if self.done_ns.is_some() {
+            return;
+        }
+        if data.trim_ascii() == b"[DONE]" {
+            self.done_ns = Some(at);
+            return;
+        }
+        self.chunk(data, at, true);
+    }
+
+    fn whole(&mut self, body: &[u8], at: u64) {
+        self.chunk(body, at, false);
+    }
+
+    fn chunk(&mut self, data: &[u8], at: u64, streamed: bool) {
+        if self.keep_events {
+            self.events.push(Event(at, data.len() as u64));
+        }
+        let chunk = match Chunk::decode(data) {
+            Ok(chunk) => chunk,
+            Err(error) => return self.fail(Failure::Malformed, error.to_string().as_bytes()),
+        };
+        if let Some(error) = &chunk.error {
+            return self.fail(Failure::ErrorEvent, error.as_bytes());
+        }
+        self.usage = chunk.usage.or(self.usage);
+        let (content, reasoning) = (self.content.len(), self.reasoning.len());
+        let mut says_something = false;
+        for choice in &chunk.choices {
+            let delta = &choice.delta;
+            says_something |= delta.says_something();
+            self.content
+                .push_str(delta.content.as_deref().unwrap_or_default());
+            self.reasoning
+                .push_str(delta.reasoning.as_deref().unwrap_or_default());
+            self.tool_calls |= delta.tool_calls.is_some();
+        }
+        if says_something && streamed {
+            self.texts.push(TextChunk {
+                at_ns: at,
+                content: length(self.content.len() - content),
+                reasoning: length(self.reasoning.len() - reasoning),
+            });
+        }
+    }
+
+    /// Keeps the first failure.
+    fn fail(&mut self, failure: Failure, reason: &[u8]) {
+        if self.failure.is_none() {
+            self.failure = Some(failure);
+            self.detail = detail(reason);
+        }
+    }
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("an event is shorter than 4 GiB")
+}
+
+fn detail(reason: &[u8]) -> String {
+    let reason = reason.get(..MAX_DETAIL).unwrap_or(reason);
+    String::from_utf8_lossy(reason).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::http1::Framing;
+
+    use super::*;
+
+    fn read(status: u16, event_stream: bool, body: &str) -> Answer {
+        let mut answer = Answer::new(true);
+        let head = ResponseHead {
+            status,
+            framing: Framing::Chunked,
+            keep_alive: true,
+            event_stream,
+        };
+        answer.begin(head, true);
+        for (at, byte) in body.bytes().enumerate() {
+            answer.feed(&[byte], at as u64);
+        }
+        answer.finish(1000);
+        answer
+    }
+
+    #[test]
+    fn a_stream_is_taken_apart() {
+        let role =
+            "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+        let think = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n";
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"é\"}}]}\n\n";
+        let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0}]}}]}\n\n";
+        let usage =
+            "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n";
+        let stream = [role, think, text, call, usage, "data: [DONE]\n\n"].concat();
+        let said = read(200, true, &stream).said;
+        assert_eq!((said.failure, said.usage), (None, Some(Usage::new(3, 2))));
+        assert_eq!((&*said.content, &*said.reasoning), ("é", "hm"));
+        let parts: Vec<_> = said
+            .texts
+            .iter()
+            .map(|text| (text.content, text.reasoning))
+            .collect();
+        assert_eq!(parts, [(0, 2), (2, 0), (0, 0)]);
+        let think_ends = (role.len() + think.len() - 1) as u64;
+        assert_eq!(said.texts[0].at_ns, think_ends);
+        assert_eq!(said.events.len(), 5);
+        assert_eq!(said.done_ns, Some(stream.len() as u64 - 1));
+        assert!(said.tool_calls);
+    }
+
+    #[test]
+    fn what_spoils_an_answer_is_named() {
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        let cases = [
+            (200, true, text.into(), Some(Failure::NoDone), ""),
+            (200, true, format!("{text}data: [DONE]"), None, ""),
+            (
+                200,
+                true,
+                format!("data: {{\"error\":{{\"message\":\"oom\"}}}}\n\n{text}data: [DONE]\n\n"),
+                Some(Failure::ErrorEvent),
+                "oom",
+            ),
+            (
+                500,
+                false,
+                "broken".into(),
+                Some(Failure::Http(500)),
+                "broken",
+            ),
+            (
+                200,
+                false,
+                "{}".into(),
+                Some(Failure::Malformed),
+                "not of the form that was asked for",
+            ),
+        ];
+        for (status, event_stream, body, failure, reason) in cases {
+            let said = read(status, event_stream, &body).said;
+            assert_eq!((said.failure, &*said.detail), (failure, reason), "{body}");
+        }
+        let said = read(200, true, "data: {]\n\ndata: [DONE]\n\n").said;
+        assert_eq!(said.failure, Some(Failure::Malformed));
+    }
+
+    #[test]
+    fn an_answer_leaves_nothing_to_the_next() {
+        let mut answer = read(200, true, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
+        answer.clear();
+        let fresh = Answer::new(true);
+        assert_eq!(format!("{answer:?}"), format!("{fresh:?}"));
+    }
+}

@@ -1,0 +1,183 @@
+//! The load loop: worker threads with a runtime each, senders that take requests in turn, and
+//! connections that are kept.
+
+mod answer;
+mod connection;
+mod request;
+mod tickets;
+mod timer;
+mod worker;
+
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::time::Instant;
+
+use crate::bench::Config;
+use crate::cpu;
+use crate::error::UsageError;
+use crate::http::Target;
+use crate::record::Record;
+use request::Requests;
+use tickets::Tickets;
+use worker::Worker;
+
+/// What the workers of one run share.
+#[derive(Debug)]
+pub(crate) struct Job {
+    address: SocketAddr,
+    connections: usize,
+    keep_events: bool,
+    progress: bool,
+    requests: Requests,
+    stream: bool,
+    tickets: Tickets,
+    timeout: Duration,
+    workers: usize,
+}
+
+impl Job {
+    pub(crate) fn new(
+        config: &Config,
+        target: &Target,
+        model: &str,
+        run_id: &str,
+    ) -> Result<Self, UsageError> {
+        let connections = config.load.connections(config.connections)?;
+        if config.workers == 0 {
+            return Err(UsageError("--workers must be at least 1".into()));
+        }
+        Ok(Self {
+            address: target.address,
+            connections,
+            keep_events: config.keep_events,
+            progress: config.progress,
+            requests: Requests::new(config, target, model, run_id)?,
+            stream: config.stream,
+            tickets: Tickets::new(config.load, config.limit, connections, config.seed),
+            timeout: config.timeout,
+            workers: config.workers.min(connections),
+        })
+    }
+}
+
+/// What a load yields.
+pub(crate) struct Loaded {
+    pub(crate) records: Vec<Record>,
+    pub(crate) client_cpu: Duration,
+    pub(crate) server_cpu: Option<Duration>,
+}
+
+/// The run's clock; all workers have the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// Nanoseconds from the run's start.
+    fn now(self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).expect("a run ends within centuries")
+    }
+}
+
+/// Opens connections, then starts the clock and sends until the tickets are used up.
+pub(crate) fn run(job: Job, server_cpu: impl Fn() -> Option<Duration>) -> anyhow::Result<Loaded> {
+    let job = Arc::new(job);
+    let start = Arc::new(Start {
+        barrier: Barrier::new(job.workers + 1),
+        origin: OnceLock::new(),
+    });
+    let (running, finished) = mpsc::channel();
+    let spawn = |index| spawn(index, &job, &start, running.clone());
+    let threads: std::io::Result<Vec<Thread>> = (0..job.workers).map(spawn).collect();
+    let threads = threads.context("failed to start a worker thread")?;
+    drop(running);
+    start.barrier.wait();
+    let before = server_cpu();
+    start.barrier.wait();
+    show_progress(&job, start.clock(), &finished);
+    let mut loaded = Loaded {
+        records: Vec::new(),
+        client_cpu: Duration::ZERO,
+        server_cpu: None,
+    };
+    for thread in threads {
+        let (records, cpu) = thread.join().expect("workers do not panic");
+        loaded.records.extend(records);
+        loaded.client_cpu += cpu;
+    }
+    loaded.server_cpu = before.and_then(|before| server_cpu()?.checked_sub(before));
+    loaded.records.sort_unstable_by_key(|record| record.request);
+    Ok(loaded)
+}
+
+struct Start {
+    barrier: Barrier,
+    origin: OnceLock<Instant>,
+}
+
+impl Start {
+    fn clock(&self) -> Clock {
+        let origin = *self.origin.get_or_init(Instant::now);
+        Clock { origin }
+    }
+}
+
+type Thread = JoinHandle<(Vec<Record>, Duration)>;
+
+fn spawn(
+    index: usize,
+    job: &Arc<Job>,
+    start: &Arc<Start>,
+    running: Sender<()>,
+) -> std::io::Result<Thread> {
+    let senders =
+        job.connections / job.workers + usize::from(index < job.connections % job.workers);
+    let (job, start) = (Arc::clone(job), Arc::clone(start));
+    std::thread::Builder::new()
+        .name(format!("bench-{index}"))
+        .spawn(move || {
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+                .expect("a runtime needs a few file descriptors");
+            let loaded = runtime.block_on(async {
+                let idle = worker::connect_ahead(&job, senders).await;
+                start.barrier.wait();
+                start.barrier.wait();
+                let cpu = cpu::thread();
+                let worker =
+                    Worker::new(job, start.clock(), idle).expect("a timer file descriptor");
+                let records = worker.run(senders).await;
+                (records, cpu::thread().saturating_sub(cpu))
+            });
+            drop(running);
+            loaded
+        })
+}
+
+/// Waits for the workers, with a bar once the run has taken two seconds.
+fn show_progress(job: &Job, clock: Clock, finished: &mpsc::Receiver<()>) {
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {percent:>3}% {msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_length(1000);
+    let wanted = job.progress && std::io::stderr().is_terminal();
+    while finished.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+        let now = clock.now();
+        if wanted && now > 2_000_000_000 {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+            bar.set_position(job.tickets.progress(now));
+            bar.set_message(format!("{} requests", job.tickets.taken()));
+        }
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,246 @@
+//! Requests as bytes, all but their id rendered before the run.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use wire::http1::write_number;
+use wire::request::Endpoint;
+
+use crate::bench::Config;
+use crate::dataset::{Prompt, Sample};
+use crate::error::UsageError;
+use crate::http::Target;
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// Start line and headers up to the request id.
+    head: Vec<u8>,
+    /// The rest of each sample's request.
+    rest: Vec<Vec<u8>>,
+}
+
+impl Requests {
+    pub(super) fn new(
+        config: &Config,
+        target: &Target,
+        model: &str,
+        run_id: &str,
+    ) -> Result<Self, UsageError> {
+        if config.samples.is_empty() {
+            return Err(UsageError("the data set is empty".into()));
+        }
+        let path = match config.endpoint {
+            Endpoint::Chat => "/v1/chat/completions",
+            Endpoint::Completions => "/v1/completions",
+        };
+        let bearer = config.api_key.as_ref();
+        let bearer = bearer.map(|key| format!("authorization: Bearer {key}\r\n"));
+        let head = format!(
+            "POST {}{path} HTTP/1.1\r\nhost: {}\r\nuser-agent: stubline\r\n{}\
+             content-type: application/json\r\nx-request-id: {run_id}",
+            target.prefix,
+            target.authority,
+            bearer.unwrap_or_default()
+        );
+        let rest: Result<_, UsageError> = config
+            .samples
+            .iter()
+            .map(|sample| {
+                let body = body(sample, config, model)?;
+                let mut rest = b"\r\ncontent-length: ".to_vec();
+                write_number(body.len(), &mut rest);
+                rest.extend_from_slice(b"\r\n\r\n");
+                rest.extend_from_slice(&body);
+                Ok(rest)
+            })
+            .collect();
+        Ok(Self {
+            head: head.into(),
+            rest: rest?,
+        })
+    }
+
+    /// Index of the sample that a request asks.
+    pub(super) fn sample(&self, ticket: u64) -> usize {
+        let samples = self.rest.len() as u64;
+        usize::try_from(ticket % samples).expect("an index fits")
+    }
+
+    /// Puts a request in place of what is in `out`.
+    pub(super) fn write(&self, ticket: u64, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.head);
+        write_number(usize::try_from(ticket).expect("64 bits"), out);
+        out.extend_from_slice(&self.rest[self.sample(ticket)]);
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<Messages<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<Ask<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Messages<'a> {
+    Given(&'a RawValue),
+    User([Message<'a>; 1]),
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Ask<'a> {
+    Ids(&'a [u32]),
+    Text(&'a str),
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageError> {
+    let (messages, prompt) = match (&sample.prompt, config.endpoint) {
+        (Prompt::Messages(raw), Endpoint::Chat) => (Some(Messages::Given(raw)), None),
+        (Prompt::Text(content), Endpoint::Chat) => {
+            let role = "user";
+            (Some(Messages::User([Message { role, content }])), None)
+        }
+        (Prompt::Text(text), Endpoint::Completions) => (None, Some(Ask::Text(text))),
+        (Prompt::InputIds(ids), Endpoint::Completions) => (None, Some(Ask::Ids(ids))),
+        (Prompt::Messages(_), Endpoint::Completions) => {
+            return Err(refused(sample, "messages need --endpoint chat"));
+        }
+        (Prompt::InputIds(_), Endpoint::Chat) => {
+            return Err(refused(sample, "input_ids need --endpoint completions"));
+        }
+    };
+    let max_tokens = sample.max_tokens.or(config.max_tokens);
+    let chat = config.endpoint == Endpoint::Chat;
+    let usage = config.stream && config.include_usage;
+    let body = Body {
+        model,
+        messages,
+        prompt,
+        max_completion_tokens: max_tokens.filter(|_| chat),
+        max_tokens: max_tokens.filter(|_| !chat),
+        stream: config.stream,
+        stream_options: usage.then_some(StreamOptions {
+            include_usage: true,
+        }),
+    };
+    Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
+}
+
+fn refused(sample: &Sample, reason: &str) -> UsageError {
+    UsageError(format!("--dataset: sample {:?}: {reason}", sample.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vocab::Tokenizer;
+
+    use super::*;
+
+    fn config(samples: Vec<Sample>) -> Config {
+        let tokenizer = Tokenizer::named("char").unwrap();
+        Config::new(String::new(), samples.into(), Arc::new(tokenizer))
+    }
+
+    fn sample(prompt: Prompt) -> Sample {
+        Sample {
+            id: "s".into(),
+            prompt,
+            max_tokens: None,
+        }
+    }
+
+    fn text(sample: &Sample, config: &Config) -> String {
+        String::from_utf8(body(sample, config, "m").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn bodies_hold_what_was_asked_for_and_no_more() {
+        let mut config = config(Vec::new());
+        let hello = sample(Prompt::Text("hé\n".into()));
+        assert_eq!(
+            text(&hello, &config),
+            r#"{"model":"m","messages":[{"role":"user","content":"hé\n"}],"stream":true,"stream_options":{"include_usage":true}}"#
+        );
+        config.include_usage = false;
+        config.max_tokens = Some(8);
+        let given = serde_json::from_str(r#"[{"role": "user"}]"#).unwrap();
+        assert_eq!(
+            text(&sample(Prompt::Messages(given)), &config),
+            r#"{"model":"m","messages":[{"role": "user"}],"max_completion_tokens":8,"stream":true}"#
+        );
+        config.endpoint = Endpoint::Completions;
+        config.include_usage = true;
+        config.stream = false;
+        assert_eq!(
+            text(&hello, &config),
+            r#"{"model":"m","prompt":"hé\n","max_tokens":8}"#
+        );
+        let ids = Sample {
+            max_tokens: Some(2),
+            ..sample(Prompt::InputIds(vec![1, 2]))
+        };
+        assert_eq!(
+            text(&ids, &config),
+            r#"{"model":"m","prompt":[1,2],"max_tokens":2}"#
+        );
+    }
+
+    #[test]
+    fn prompts_of_the_other_route_are_refused() {
+        let mut config = config(Vec::new());
+        assert!(body(&sample(Prompt::InputIds(vec![1])), &config, "m").is_err());
+        config.endpoint = Endpoint::Completions;
+        let messages = serde_json::from_str("[{}]").unwrap();
+        let error = body(&sample(Prompt::Messages(messages)), &config, "m").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--dataset: sample \"s\": messages need --endpoint chat"
+        );
+    }
+
+    #[test]
+    fn samples_are_asked_in_turn_with_the_requests_id() {
+        let samples = ["a", "b"].map(|text| sample(Prompt::Text(text.into())));
+        let mut config = config(samples.into());
+        config.api_key = Some("k".into());
+        let target = Target::parse("http://127.0.0.1:1/p/").unwrap();
+        let requests = Requests::new(&config, &target, "m", "run-").unwrap();
+        let mut out = Vec::new();
+        requests.write(3, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let expected = format!(
+            "POST /p/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:1\r\nuser-agent: stubline\r\n\
+             authorization: Bearer k\r\ncontent-type: application/json\r\nx-request-id: run-3\r\n\
+             content-length: {}",
+            body.len()
+        );
+        assert_eq!(head, expected);
+        assert!(body.contains(r#""content":"b""#));
+    }
+}

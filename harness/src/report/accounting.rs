@@ -1,0 +1,141 @@
+//! `token_accounting.json`: every basis of every completed sample, and how it was reached.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use serde::Serialize;
+use wire::request::Endpoint;
+
+use crate::bench::{Config, Dialect, Run, TokenCountSource};
+use crate::count::InputRule;
+use crate::stats::Distribution;
+
+#[derive(Serialize)]
+struct Accounting<'a> {
+    token_count_source: TokenCountSource,
+    model: &'a str,
+    dialect: Dialect,
+    endpoint: &'static str,
+    /// Messages were rendered with the tokenizer's chat template, else joined by line feeds.
+    chat_template: bool,
+    /// Whether returned ids decode to the text; null as no ids are asked for.
+    token_ids_gate: Option<bool>,
+    aggregate: Aggregate,
+    samples: Vec<Sample<'a>>,
+}
+
+/// Distributions of each basis, in tokens.
+#[derive(Serialize)]
+struct Aggregate {
+    input: Option<Distribution>,
+    input_usage: Option<Distribution>,
+    output_usage: Option<Distribution>,
+    output_usage_reasoning: Option<Distribution>,
+    output_retokenized: Option<Distribution>,
+    output_retokenized_content: Option<Distribution>,
+    output_retokenized_reasoning: Option<Distribution>,
+    output_per_chunk: Option<Distribution>,
+    output_chunks: Option<Distribution>,
+}
+
+#[derive(Serialize)]
+struct Sample<'a> {
+    id: &'a str,
+    request_id: String,
+    input: Input,
+    output: Output,
+}
+
+#[derive(Serialize)]
+struct Input {
+    rule: InputRule,
+    client: Option<u64>,
+    usage: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    /// O-3: content and reasoning, each tokenized whole; tool calls are not in it.
+    rule: &'static str,
+    usage: Option<u64>,
+    usage_reasoning: Option<u64>,
+    retokenized: u64,
+    content: u64,
+    reasoning: u64,
+    per_chunk: u64,
+    chunks: u64,
+    token_ids: Option<u64>,
+    tool_calls: bool,
+}
+
+pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<()> {
+    let samples = samples(run, config);
+    let accounting = Accounting {
+        token_count_source: config.token_count_source,
+        model: &run.model,
+        dialect: config.dialect,
+        endpoint: match config.endpoint {
+            Endpoint::Chat => "chat",
+            Endpoint::Completions => "completions",
+        },
+        chat_template: config.tokenizer.template.is_some(),
+        token_ids_gate: None,
+        aggregate: aggregate(&samples),
+        samples,
+    };
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer(&mut file, &accounting)?;
+    file.write_all(b"\n")?;
+    Ok(file.flush()?)
+}
+
+fn samples<'a>(run: &Run, config: &'a Config) -> Vec<Sample<'a>> {
+    let records = run.records.iter().zip(&run.counts);
+    let completed = records.filter(|(record, _)| record.is_completed());
+    let sample = |(record, counts): (&crate::record::Record, &crate::count::Counts)| {
+        let asked = &config.samples[record.sample];
+        let usage = record.usage.unwrap_or_default();
+        Sample {
+            id: &asked.id,
+            request_id: run.request_id(record),
+            input: Input {
+                rule: InputRule::new(asked, config.endpoint),
+                client: counts.input,
+                usage: usage.prompt_tokens,
+            },
+            output: Output {
+                rule: "O-3",
+                usage: usage.completion_tokens,
+                usage_reasoning: usage.reasoning_tokens,
+                retokenized: counts.output(),
+                content: counts.content,
+                reasoning: counts.reasoning,
+                per_chunk: counts.per_chunk,
+                chunks: counts.chunks,
+                token_ids: None,
+                tool_calls: record.tool_calls,
+            },
+        }
+    };
+    completed.map(sample).collect()
+}
+
+fn aggregate(samples: &[Sample<'_>]) -> Aggregate {
+    let of = |count: fn(&Sample<'_>) -> Option<u64>| {
+        let values: Vec<u64> = samples.iter().filter_map(count).collect();
+        let partial = values.len() < samples.len();
+        Some(Distribution::new(values)?.with_partial(partial))
+    };
+    Aggregate {
+        input: of(|sample| sample.input.client),
+        input_usage: of(|sample| sample.input.usage),
+        output_usage: of(|sample| sample.output.usage),
+        output_usage_reasoning: of(|sample| sample.output.usage_reasoning),
+        output_retokenized: of(|sample| Some(sample.output.retokenized)),
+        output_retokenized_content: of(|sample| Some(sample.output.content)),
+        output_retokenized_reasoning: of(|sample| Some(sample.output.reasoning)),
+        output_per_chunk: of(|sample| Some(sample.output.per_chunk)),
+        output_chunks: of(|sample| Some(sample.output.chunks)),
+    }
+}

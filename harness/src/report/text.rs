@@ -1,0 +1,178 @@
+//! `report.txt`: the summary for people.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::summary::{OtherBasis, Summary};
+use crate::bench::TokenCountSource;
+use crate::stats::{Distribution, float};
+
+/// A summary as lines of at most 100 columns, without colour.
+pub fn text(summary: &Summary) -> String {
+    let mut out = String::new();
+    for line in head(summary) {
+        let _ = writeln!(out, "{line}");
+    }
+    let table = table(summary).trim_fmt();
+    let _ = writeln!(out, "\n{table}\n\n{NOTES}");
+    for line in tail(summary) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+const NOTES: &str = "\
+latency  intended send time to the end of the answer; ttft to its first chunk with text
+tpot     (end − first chunk) / (output tokens − 1); itl gaps between chunks with text
+usage    token counts as the server reports them; client: by the client's own tokenizer";
+
+fn head(summary: &Summary) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "{} of {} samples completed, {} failed, in {}",
+            summary.n_samples_completed,
+            summary.n_samples_issued,
+            summary.n_samples_failed,
+            time(float(summary.duration_ns)),
+        ),
+        format!("{} requests/s", number(summary.qps)),
+    ];
+    let (client, server) = (CLIENT, USAGE);
+    let primary = match summary.token_count_source {
+        TokenCountSource::Client => client,
+        TokenCountSource::Server => server,
+    };
+    if let Some(tps) = summary.tps {
+        let _ = write!(lines[1], ", {} output tokens/s ({primary})", number(tps));
+    }
+    if let Some(tps) = summary.tps_server.filter(|_| primary == client) {
+        let _ = write!(lines[1], ", {} ({server})", number(tps));
+    }
+    let kinds = summary.errors.iter();
+    let kinds: Vec<String> = kinds
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    if !kinds.is_empty() {
+        lines.push(format!("failures: {}", kinds.join(", ")));
+    }
+    lines
+}
+
+const CLIENT: &str = "client";
+const USAGE: &str = "usage";
+
+fn table(summary: &Summary) -> Table {
+    let (primary, other) = match summary.token_count_source {
+        TokenCountSource::Client => (CLIENT, USAGE),
+        TokenCountSource::Server => (USAGE, CLIENT),
+    };
+    let (OtherBasis::Client {
+        input,
+        output,
+        tpot,
+    }
+    | OtherBasis::Server {
+        input,
+        output,
+        tpot,
+    }) = &summary.other;
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["", "mean", "min", "p50", "p90", "p99", "p99.9", "max"]);
+    for (name, block) in [
+        ("latency", &summary.latency),
+        ("ttft", &summary.ttft),
+        (&*format!("tpot ({primary})"), &summary.tpot),
+        (&*format!("tpot ({other})"), tpot),
+        ("itl", &summary.itl),
+    ] {
+        table.add_row(row(name, block.as_ref(), time));
+    }
+    for (name, block) in [
+        (
+            format!("input tokens ({primary})"),
+            &summary.input_sequence_lengths,
+        ),
+        (format!("input tokens ({other})"), input),
+        (
+            format!("output tokens ({primary})"),
+            &summary.output_sequence_lengths,
+        ),
+        (format!("output tokens ({other})"), output),
+    ] {
+        table.add_row(row(&name, block.as_ref(), number));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(name: &str, block: Option<&Distribution>, format: fn(f64) -> String) -> Vec<Cell> {
+    let partial = block.is_some_and(|block| block.partial);
+    let mark = if partial { " *" } else { "" };
+    let mut cells = vec![Cell::new(format!("{name}{mark}"))];
+    match block {
+        None => cells.extend(std::iter::repeat_n(Cell::new("–"), 7)),
+        Some(block) => {
+            let ranked = [
+                block.min, block.p50, block.p90, block.p99, block.p999, block.max,
+            ];
+            cells.push(Cell::new(format(block.mean)));
+            cells.extend(ranked.map(|value| Cell::new(format(float(value)))));
+        }
+    }
+    cells
+}
+
+fn tail(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(paired) = summary.osl_paired {
+        let ratio = paired.ratio.map(|ratio| format!(", ratio {ratio:.4}"));
+        lines.push(format!(
+            "output tokens, client − usage: mean {:+.3} over {} samples{}",
+            paired.mean_diff,
+            paired.n,
+            ratio.unwrap_or_default()
+        ));
+    }
+    if summary.n_samples_missing_usage > 0 {
+        lines.push(format!(
+            "* {} completed samples lack usable usage, {} of them with an empty answer",
+            summary.n_samples_missing_usage, summary.n_samples_missing_usage_empty_output
+        ));
+    }
+    let side = |name: &str, cpu: f64| format!("{} on the {name}", time(cpu));
+    let client = summary
+        .client_cpu_ns_per_request
+        .map(|cpu| side("client", cpu));
+    let server = summary
+        .server_cpu_ns_per_request
+        .map(|cpu| side("server", cpu));
+    let sides: Vec<String> = client.into_iter().chain(server).collect();
+    if !sides.is_empty() {
+        lines.push(format!("CPU time per request: {}", sides.join(", ")));
+    }
+    lines
+}
+
+/// Nanoseconds in the unit that suits them.
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ..1e3 => format!("{nanoseconds:.0} ns"),
+        1e3..1e6 => format!("{} µs", number(nanoseconds / 1e3)),
+        1e6..1e9 => format!("{} ms", number(nanoseconds / 1e6)),
+        _ => format!("{} s", number(nanoseconds / 1e9)),
+    }
+}
+
+/// Three digits or more, none behind the point where there is nothing.
+fn number(value: f64) -> String {
+    match value {
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        ..10.0 => format!("{value:.2}"),
+        10.0..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

@@ -1,0 +1,199 @@
+//! The stub that `--stub` starts, for as long as a run lasts.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::UsageError;
+
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Twice the time that a server takes to drain, before it is killed.
+const POLLS: u32 = 1000;
+const POLL: Duration = Duration::from_millis(10);
+
+/// A child process that serves; it is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    child: Child,
+    /// `http://HOST:PORT`
+    pub(crate) url: String,
+}
+
+impl Stub {
+    /// Starts this program's `serve` with the words of `spec` and waits until it listens.
+    pub(crate) fn start(spec: &str) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("failed to find this program's file")?;
+        let mut command = Command::new(program);
+        command.arg("serve").args(arguments(spec)?);
+        Self::spawn(command, spec)
+    }
+
+    fn spawn(mut command: Command, spec: &str) -> anyhow::Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().context("failed to start the stub")?;
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut stub = Self {
+            child,
+            url: String::new(),
+        };
+        let line = first_line(stdout).recv_timeout(START_TIMEOUT);
+        let line = line.unwrap_or_default();
+        let mut stderr = stub.child.stderr.take().expect("stderr is piped");
+        let Some(url) = line.strip_prefix("listening on ") else {
+            stub.stop();
+            let mut said = String::new();
+            let _ = stderr.read_to_string(&mut said);
+            let reason = reason(&said);
+            return Err(UsageError(format!("--stub {spec:?} did not start: {reason}")).into());
+        };
+        stub.url = url.trim_end().into();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                tracing::warn!(target: "stub", "{line}");
+            }
+        });
+        Ok(stub)
+    }
+
+    fn stop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let (Some(pid), Ok(None)) = (pid, self.child.try_wait()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        for _ in 0..POLLS {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The line of stderr that says why: clap puts hints behind it, a server warnings before it.
+fn reason(stderr: &str) -> &str {
+    let lines = || stderr.lines().filter(|line| !line.trim().is_empty());
+    let error = lines().find(|line| line.starts_with("error"));
+    let reason = error.or_else(|| lines().next_back());
+    let reason = reason.unwrap_or("it said nothing");
+    reason.trim_start_matches("error: ")
+}
+
+/// The first line, as soon as it is there; the rest is read and dropped so that nobody blocks.
+fn first_line(stdout: ChildStdout) -> mpsc::Receiver<String> {
+    let (send, line) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        if let Some(first) = lines.next() {
+            let _ = send.send(first);
+        }
+        lines.for_each(drop);
+    });
+    line
+}
+
+/// The words of a spec, with a free port and metrics where it does not name its own.
+fn arguments(spec: &str) -> Result<Vec<String>, UsageError> {
+    let mut words =
+        words(spec).ok_or_else(|| UsageError(format!("--stub {spec:?}: a quote is not closed")))?;
+    let names = |flag: &str| {
+        let with_value = format!("{flag}=");
+        words
+            .iter()
+            .any(|word| word == flag || word.starts_with(&with_value))
+    };
+    let has_metrics_flag = matches!(words.first().map(String::as_str), Some("echo" | "max"));
+    let (port, metrics) = (!names("--port"), has_metrics_flag && !names("--metrics"));
+    if port {
+        words.extend(["--port".into(), "0".into()]);
+    }
+    if metrics {
+        words.push("--metrics".into());
+    }
+    Ok(words)
+}
+
+/// Splits at spaces outside of single and double quotes; `None` if a quote is not closed.
+fn words(spec: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in spec.chars() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_becomes_arguments() {
+        for (spec, expected) in [
+            ("echo", "echo|--port|0|--metrics"),
+            ("max --port 9 --metrics", "max|--port|9|--metrics"),
+            ("vllm --model a --port=0", "vllm|--model|a|--port=0"),
+            (
+                "sglang --source 'fixed:a  b' \"\"",
+                "sglang|--source|fixed:a  b||--port|0",
+            ),
+        ] {
+            assert_eq!(arguments(spec).unwrap().join("|"), expected);
+        }
+        assert!(arguments("echo 'a").is_err());
+    }
+
+    fn shell(script: &str) -> anyhow::Result<Stub> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Stub::spawn(command, "x")
+    }
+
+    #[test]
+    fn a_stub_that_listens_is_stopped_when_dropped() {
+        let stub = shell("echo listening on http://127.0.0.1:5; exec cat /dev/zero >&1").unwrap();
+        assert_eq!(stub.url, "http://127.0.0.1:5");
+        let pid = i32::try_from(stub.child.id()).unwrap();
+        drop(stub);
+        let gone = rustix::process::test_kill_process(Pid::from_raw(pid).unwrap());
+        assert_eq!(gone, Err(rustix::io::Errno::SRCH));
+    }
+
+    #[test]
+    fn a_stub_that_does_not_start_is_a_usage_error_with_its_reason() {
+        let error = shell("echo warning >&2; echo 'port 80 is taken' >&2; exit 2").unwrap_err();
+        assert!(error.is::<UsageError>());
+        assert_eq!(
+            reason("warning\nerror: no\n\nFor more, try '--help'.\n"),
+            "no"
+        );
+        assert_eq!(
+            error.to_string(),
+            "--stub \"x\" did not start: port 80 is taken"
+        );
+    }
+}

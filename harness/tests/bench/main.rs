@@ -1,0 +1,8 @@
+//! The client against servers that say exactly what a test wants.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod failures;
+mod fake;
+mod load;
+mod reports;

@@ -1,0 +1,33 @@
+# Every command a person runs; `just` is never the only way.
+
+# The main job: demo
+demo:
+    cargo run --release
+
+# Compile and lint
+check:
+    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings
+
+# All tests
+test:
+    cargo test --workspace
+
+# Look at changed snapshots (needs cargo-insta)
+snap:
+    cargo insta review
+
+# Fuzz the parsers for a minute each (needs cargo-fuzz and nightly)
+fuzz:
+    cd stubs/wire/fuzz && for target in chunk request sse; do cargo +nightly fuzz run $target -- -max_total_time=60; done
+
+# Micro-benchmarks
+bench:
+    cargo bench --workspace
+
+# Licences and sources of dependencies (needs cargo-deny)
+deny:
+    cargo deny check bans licenses sources
+
+# What CI runs
+ci:
+    bash .ci/run

@@ -1,0 +1,104 @@
+//! Stub LLM inference servers whose every byte is known, and a harness that proves it.
+
+mod demo;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Stub LLM inference servers whose every byte is known, and a harness that proves it
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000"
+)]
+struct Cli {
+    /// What to log: a level, or a filter as in the environment
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure a server: rates, latencies, and tokens as both sides count them
+    Bench(Box<harness::cli::Args>),
+    /// Start embedded stubs, measure them, show the token gap and a short roofline (the default)
+    Demo,
+    /// Serve a stub
+    #[command(subcommand)]
+    Serve(Box<serve::cli::Command>),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
+    if let Err(error) = log_to_stderr(cli.log.as_deref()) {
+        return failed(2, &error);
+    }
+    let result = match cli.command {
+        None | Some(Command::Demo) => demo::run(&mut std::io::stdout().lock()),
+        Some(Command::Bench(args)) => harness::cli::run(*args),
+        Some(Command::Serve(command)) => match serve::cli::start(*command) {
+            Ok(running) => running.until_signal(),
+            Err(error) => return failed(2, &error),
+        },
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if error.is::<harness::UsageError>() => failed(2, &error),
+        Err(error) => failed(1, &error),
+    }
+}
+
+fn failed(code: u8, error: &anyhow::Error) -> ExitCode {
+    let line = format!("{error:#}").replace('\n', " ");
+    // Nobody is left to tell if stderr is gone.
+    let _ = writeln!(std::io::stderr(), "stubline: {line}");
+    ExitCode::from(code)
+}
+
+/// Help and version as clap prints them; anything else in one line.
+fn refused(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = error.print();
+            ExitCode::from(u8::from(printed.is_err()))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => failed(
+            2,
+            &anyhow::anyhow!("a word is missing; see `stubline --help`"),
+        ),
+        _ => {
+            let text = error.render().to_string();
+            let told = text.lines().filter(|line| !line.trim().is_empty());
+            let told = told.take_while(|line| !line.starts_with("Usage:"));
+            let told: Vec<&str> = told
+                .map(|line| line.trim().trim_start_matches("error: "))
+                .filter(|line| !line.starts_with("For more information"))
+                .collect();
+            failed(2, &anyhow::anyhow!("{}", told.join(" ")))
+        }
+    }
+}
+
+fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
+    let filter = match filter {
+        Some(filter) => EnvFilter::try_new(filter)?,
+        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")),
+    };
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    Ok(())
+}

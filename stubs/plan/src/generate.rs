@@ -1,0 +1,411 @@
+//! From a scripted answer to engine outputs: limits, stop strings and end tokens at work.
+//!
+//! The rules are those of vLLM's engine and detokenizer as recorded: text that could begin a stop
+//! string is held back, a stop token's text is dropped, an ignored end token starts the script anew.
+
+use std::borrow::Cow;
+
+use vocab::Vocab;
+use wire::finish::{Finish, FinishReason, StopReason};
+
+use crate::script::{Answer, Cut, End, Piece};
+
+/// What ends an answer and what of it shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules<'a> {
+    pub(crate) eos_token_ids: &'a [u32],
+    pub(crate) ignore_eos: bool,
+    pub(crate) include_stop: bool,
+    pub(crate) max_tokens: Option<u64>,
+    pub(crate) min_tokens: u64,
+    pub(crate) skip_special_tokens: bool,
+    pub(crate) stop: &'a [Cow<'a, str>],
+    pub(crate) stop_token_ids: &'a [u32],
+    pub(crate) vocab: &'a Vocab,
+}
+
+/// What one choice said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    /// The text that shows.
+    pub(crate) text: String,
+    /// Ids of its tokens, where they have ids.
+    pub(crate) ids: Vec<u32>,
+    /// One for each engine step, the last with the finish; never empty.
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) finish: Finish<'static>,
+}
+
+/// How far an engine step got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Output {
+    /// Bytes of text that show by now.
+    pub(crate) text_end: usize,
+    /// Ids by now.
+    pub(crate) ids_end: usize,
+    /// Tokens of this step.
+    pub(crate) tokens: u32,
+}
+
+impl Said {
+    /// Tokens of all steps.
+    pub(crate) fn tokens(&self) -> u64 {
+        let tokens = self.outputs.iter().map(|output| u64::from(output.tokens));
+        tokens.sum()
+    }
+
+    /// Merges steps as `grouping` says.
+    pub(crate) fn grouped(mut self, grouping: Grouping) -> Self {
+        if grouping.every <= 1 {
+            return self;
+        }
+        let mut merged: Vec<Output> = Vec::new();
+        let mut wanted = grouping.first;
+        let mut room = 0;
+        for output in self.outputs {
+            match merged.last_mut() {
+                Some(last) if room > 0 => {
+                    last.text_end = output.text_end;
+                    last.ids_end = output.ids_end;
+                    last.tokens += output.tokens;
+                }
+                _ => {
+                    merged.push(output);
+                    room = wanted;
+                    wanted = grouping.every;
+                }
+            }
+            room -= 1;
+        }
+        self.outputs = merged;
+        self
+    }
+}
+
+/// How many steps make a chunk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Grouping {
+    /// Steps of the first chunk, at least 1.
+    pub(crate) first: u32,
+    /// Steps of each further chunk, at least 1.
+    pub(crate) every: u32,
+}
+
+/// Plays an answer by the rules.
+pub(crate) fn say(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
+    let mut speaker = Speaker::new(rules);
+    loop {
+        let before = speaker.tokens;
+        let mut start = 0;
+        for piece in &answer.pieces {
+            let end = start + piece.bytes as usize;
+            let text = &answer.text[start..end];
+            start = end;
+            if let Some(finish) = speaker.cut(cut).or_else(|| speaker.piece(*piece, text)) {
+                return speaker.said(finish);
+            }
+        }
+        let ended = match answer.end {
+            Some(end) => speaker.cut(cut).or_else(|| speaker.end(end)),
+            None => Some(speaker.last(FinishReason::Stop.into())),
+        };
+        if let Some(finish) = ended {
+            return speaker.said(finish);
+        }
+        if speaker.tokens == before {
+            let finish = speaker.last(FinishReason::Stop.into());
+            return speaker.said(finish);
+        }
+    }
+}
+
+struct Speaker<'a> {
+    rules: &'a Rules<'a>,
+    /// Characters that are held back while a stop string may follow.
+    held: usize,
+    text: String,
+    ids: Vec<u32>,
+    outputs: Vec<Output>,
+    tokens: u64,
+}
+
+impl<'a> Speaker<'a> {
+    fn new(rules: &'a Rules<'a>) -> Self {
+        let longest = rules.stop.iter().map(|stop| stop.chars().count()).max();
+        let held = match longest {
+            Some(longest) if !rules.include_stop => longest.saturating_sub(1),
+            _ => 0,
+        };
+        Self {
+            rules,
+            held,
+            text: String::new(),
+            ids: Vec::new(),
+            outputs: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    fn said(self, finish: Finish<'static>) -> Said {
+        Said {
+            text: self.text,
+            ids: self.ids,
+            outputs: self.outputs,
+            finish,
+        }
+    }
+
+    /// The engine gives up here: a step without a token.
+    fn cut(&mut self, cut: Option<Cut>) -> Option<Finish<'static>> {
+        let cut = cut.filter(|cut| cut.after <= self.tokens)?;
+        let stop_reason = (cut.reason == FinishReason::Repetition)
+            .then(|| StopReason::Text("repetition_detected".into()));
+        Some(self.last(Finish {
+            reason: cut.reason,
+            stop_reason,
+        }))
+    }
+
+    /// Ends with a step that adds nothing.
+    fn last(&mut self, finish: Finish<'static>) -> Finish<'static> {
+        self.step(0, true);
+        finish
+    }
+
+    /// One piece; gives the finish if it ends the answer.
+    fn piece(&mut self, piece: Piece, text: &str) -> Option<Finish<'static>> {
+        self.take(piece.tokens, piece.id);
+        if let Some(id) = piece.id.filter(|id| self.rules.stop_token_ids.contains(id)) {
+            if self.rules.include_stop {
+                self.show(piece.id, text);
+            }
+            self.step(piece.tokens, true);
+            return Some(Finish {
+                reason: FinishReason::Stop,
+                stop_reason: Some(StopReason::Token(id)),
+            });
+        }
+        self.text_step(piece.tokens, piece.id, text)
+    }
+
+    /// The end token, which ends the answer unless a rule says otherwise.
+    fn end(&mut self, end: End) -> Option<Finish<'static>> {
+        if self.rules.ignore_eos && end.tokens > 0 {
+            self.take(end.tokens, end.id);
+            return self.text_step(end.tokens, end.id, "");
+        }
+        if self.tokens < self.rules.min_tokens && end.tokens > 0 {
+            return None;
+        }
+        self.take(end.tokens, end.id);
+        self.step(end.tokens, true);
+        let first = self.rules.eos_token_ids.first().copied();
+        Some(Finish {
+            reason: FinishReason::Stop,
+            stop_reason: end
+                .id
+                .filter(|&id| first.is_some_and(|first| first != id))
+                .map(StopReason::Token),
+        })
+    }
+
+    fn take(&mut self, tokens: u32, id: Option<u32>) {
+        self.tokens += u64::from(tokens);
+        self.ids.extend(id);
+    }
+
+    fn show(&mut self, id: Option<u32>, text: &str) {
+        self.text.push_str(text);
+        if text.is_empty() && !self.rules.skip_special_tokens {
+            let special = id.and_then(|id| self.rules.vocab.special(id));
+            self.text.extend(special);
+        }
+    }
+
+    fn text_step(&mut self, tokens: u32, id: Option<u32>, text: &str) -> Option<Finish<'static>> {
+        let before = self.text.len();
+        self.show(id, text);
+        let finish = self.stopped(before).or_else(|| {
+            let limit = self.rules.max_tokens?;
+            (self.tokens >= limit).then(|| FinishReason::Length.into())
+        });
+        self.step(tokens, finish.is_some());
+        finish
+    }
+
+    /// Looks for a stop string that the text from `before` on completes, and cuts the text there.
+    fn stopped(&mut self, before: usize) -> Option<Finish<'static>> {
+        let unchecked = self.rules.min_tokens > 0 && self.tokens <= self.rules.min_tokens;
+        if unchecked || before == self.text.len() {
+            return None;
+        }
+        for stop in self.rules.stop {
+            let from = (before + 1).saturating_sub(stop.len());
+            let from = self.text.floor_char_boundary(from);
+            let Some(at) = self.text[from..].find(&**stop) else {
+                continue;
+            };
+            let shown = if self.rules.include_stop {
+                stop.len()
+            } else {
+                0
+            };
+            self.text.truncate(from + at + shown);
+            return Some(Finish {
+                reason: FinishReason::Stop,
+                stop_reason: Some(StopReason::Text(stop.to_string().into())),
+            });
+        }
+        None
+    }
+
+    fn step(&mut self, tokens: u32, is_last: bool) {
+        let shown = self.outputs.last().map_or(0, |output| output.text_end);
+        let text_end = if is_last || self.held == 0 {
+            self.text.len()
+        } else {
+            let mut ends = self.text.char_indices().rev();
+            ends.nth(self.held - 1).map_or(0, |(end, _)| end)
+        };
+        self.outputs.push(Output {
+            text_end: text_end.max(shown.min(self.text.len())),
+            ids_end: self.ids.len(),
+            tokens,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn answer(text: &str) -> Answer {
+        let mut answer = Answer::from((text.into(), Vocab::Char.tokens(text)));
+        answer.end = Some(End {
+            id: Some(7),
+            tokens: 1,
+        });
+        answer
+    }
+
+    fn rules<'a>(stop: &'a [Cow<'a, str>]) -> Rules<'a> {
+        Rules {
+            eos_token_ids: &[7, 8],
+            ignore_eos: false,
+            include_stop: false,
+            max_tokens: None,
+            min_tokens: 0,
+            skip_special_tokens: true,
+            stop,
+            stop_token_ids: &[],
+            vocab: &Vocab::Char,
+        }
+    }
+
+    fn deltas(said: &Said) -> Vec<&str> {
+        let mut start = 0;
+        let delta = |output: &Output| {
+            let delta = &said.text[start..output.text_end];
+            start = output.text_end;
+            delta
+        };
+        said.outputs.iter().map(delta).collect()
+    }
+
+    #[test]
+    fn text_before_a_stop_string_is_held_back() {
+        let stop = ["cde".into()];
+        let said = say(&answer("abcdef"), None, &rules(&stop));
+        assert_eq!(deltas(&said), ["", "", "a", "b", ""]);
+        assert_eq!(said.tokens(), 5);
+        assert_eq!(
+            said.finish.stop_reason,
+            Some(StopReason::Text("cde".into()))
+        );
+    }
+
+    #[test]
+    fn limits_and_ends_are_kept() {
+        let limited = Rules {
+            max_tokens: Some(2),
+            ..rules(&[])
+        };
+        let said = say(&answer("abc"), None, &limited);
+        assert_eq!(
+            (deltas(&said), said.finish.reason),
+            (vec!["a", "b"], FinishReason::Length)
+        );
+
+        let whole = say(&answer("abc"), None, &rules(&[]));
+        assert_eq!(
+            (deltas(&whole), whole.tokens()),
+            (vec!["a", "b", "c", ""], 4)
+        );
+
+        let ignoring = Rules {
+            ignore_eos: true,
+            max_tokens: Some(6),
+            ..rules(&[])
+        };
+        assert_eq!(
+            deltas(&say(&answer("ab"), None, &ignoring)),
+            ["a", "b", "", "a", "b", ""]
+        );
+
+        let longer = Rules {
+            min_tokens: 4,
+            ..rules(&[])
+        };
+        assert_eq!(
+            deltas(&say(&answer("ab"), None, &longer)),
+            ["a", "b", "a", "b", ""]
+        );
+    }
+
+    #[test]
+    fn nothing_to_say_ends_even_if_the_end_is_ignored() {
+        let silent = Answer {
+            end: Some(End {
+                id: None,
+                tokens: 0,
+            }),
+            ..Answer::default()
+        };
+        let ignoring = Rules {
+            ignore_eos: true,
+            ..rules(&[])
+        };
+        assert_eq!(say(&silent, None, &ignoring).outputs.len(), 1);
+    }
+
+    #[test]
+    fn groups_keep_text_and_tokens() {
+        let grouping = Grouping { first: 1, every: 3 };
+        let said = say(&answer("abcdef"), None, &rules(&[])).grouped(grouping);
+        assert_eq!(deltas(&said), ["a", "bcd", "ef"]);
+        assert_eq!(said.tokens(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn deltas_add_up_to_the_text_before_the_first_stop(
+            text in "[abc]{0,30}",
+            stop in prop::collection::vec("[abc]{1,4}", 0..3),
+            every in 1_u32..5,
+        ) {
+            let stops: Vec<Cow<'_, str>> = stop.iter().map(|stop| stop.as_str().into()).collect();
+            let said = say(&answer(&text), None, &rules(&stops)).grouped(Grouping { first: every, every });
+            prop_assert_eq!(deltas(&said).concat(), said.text.as_str());
+            prop_assert!(text.starts_with(&said.text));
+            let whole = stop.iter().all(|stop| !text.contains(stop.as_str()));
+            prop_assert_eq!(said.text == text, whole || said.text == text);
+            if whole {
+                prop_assert_eq!(&said.text, &text);
+            } else {
+                prop_assert!(stop.iter().all(|stop| !said.text.contains(stop.as_str())));
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What a stub says and when, without IO or clock: from a request to timed bytes.
+//!
+//! [`source`] decides the [`script`], the engine's rules cut it, the dialect spells it, [`pace`] times
+//! it; [`stub`] puts them together into a [`reply`]. Ids, times and seeds are arguments.
+
+mod answer;
+mod generate;
+pub mod pace;
+mod prompt;
+mod reasoning;
+pub mod reply;
+mod route;
+pub mod script;
+pub mod source;
+pub mod stub;
+mod timeline;
+
+pub use reasoning::{ReasoningParser, UnknownParser};
+pub use route::Route;
+pub use timeline::{Kind, Step, Timeline};

@@ -1,0 +1,156 @@
+//! What a stub answers: a head and a body that may take its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::dialect::Content;
+use wire::failure::{ErrorObject, Failure};
+use wire::usage::Usage;
+
+use crate::timeline::{Kind, Step, Timeline};
+
+/// An answer to one request, decided before anything is sent.
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// The one extra header of some answers: `allow` or `location`.
+    pub extra: Option<(&'static str, String)>,
+    /// What follows the head.
+    pub body: Body,
+    /// What the truth file says of it.
+    pub facts: Facts,
+}
+
+/// A reply's body.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// A stream that was rendered before, chunk framing included.
+    Rendered(Arc<Rendered>),
+    /// A stream, encoded as it is sent.
+    Stream(Box<Timeline>),
+    /// Text or JSON, all at once.
+    Whole(Whole),
+}
+
+/// A body that is sent at once.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+    /// When it is due, from the request's arrival.
+    pub due: Duration,
+    /// It is JSON, otherwise plain text.
+    pub is_json: bool,
+    /// Tokens that it tells of.
+    pub tokens: u32,
+}
+
+/// A stream's bytes and what they are.
+#[derive(Debug)]
+pub struct Rendered {
+    /// All bytes of the chunked body.
+    pub bytes: Vec<u8>,
+    /// Its events.
+    pub steps: Vec<Step>,
+}
+
+/// What the truth file says of a request, as far as it is decided here; `None` does not apply.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// `finish_reason` of the first choice.
+    pub finish_reason: Option<&'static str>,
+    /// `stream_options.include_usage` of the request.
+    pub include_usage: Option<bool>,
+    /// The text whose hash identifies the prompt.
+    pub prompt: Option<String>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens between the reasoning tags, where a parser counts them.
+    pub reasoning_tokens: Option<u64>,
+    /// The answer's `id`.
+    pub response_id: Option<String>,
+    /// Whether the answer is streamed.
+    pub stream: Option<bool>,
+    /// The usage that the answer ends with.
+    pub usage: Option<Usage>,
+}
+
+impl Reply {
+    /// A JSON answer that is due at once.
+    pub(crate) fn json(status: u16, bytes: Vec<u8>) -> Self {
+        Self {
+            status,
+            extra: None,
+            body: Body::Whole(Whole {
+                bytes: bytes.into(),
+                due: Duration::ZERO,
+                is_json: true,
+                tokens: 0,
+            }),
+            facts: Facts::default(),
+        }
+    }
+
+    /// An answer without a body.
+    pub(crate) fn empty(status: u16) -> Self {
+        Self {
+            status,
+            extra: None,
+            body: Body::Empty,
+            facts: Facts::default(),
+        }
+    }
+
+    /// A plain text that is due at once.
+    pub fn text(bytes: Vec<u8>) -> Self {
+        let mut reply = Self::json(200, bytes);
+        if let Body::Whole(whole) = &mut reply.body {
+            whole.is_json = false;
+        }
+        reply
+    }
+
+    /// The answer to a body of more than `limit` bytes.
+    pub fn too_large(limit: usize) -> Self {
+        let failure = Failure::Error(ErrorObject {
+            message: format!("Request body is larger than {limit} bytes."),
+            kind: "Request Entity Too Large",
+            param: None,
+            code: 413,
+        });
+        Self::refusal(&failure)
+    }
+
+    /// A failure as an answer.
+    pub(crate) fn refusal(failure: &Failure) -> Self {
+        let mut out = Vec::new();
+        failure.encode(&mut out);
+        Self::json(failure.status(), out)
+    }
+
+    /// What the head says of the body.
+    pub fn content(&self) -> Content {
+        match &self.body {
+            Body::Empty => Content::Empty,
+            Body::Rendered(_) | Body::Stream(_) => Content::Stream,
+            Body::Whole(whole) if whole.is_json => Content::Json(whole.bytes.len()),
+            Body::Whole(whole) => Content::Text(whole.bytes.len()),
+        }
+    }
+}
+
+impl Whole {
+    /// How the truth file tells of it.
+    pub fn step(&self) -> Step {
+        Step {
+            due: self.due,
+            kind: Kind::Body,
+            index: None,
+            tokens: self.tokens,
+            bytes: u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
+        }
+    }
+}

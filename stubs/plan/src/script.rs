@@ -1,0 +1,125 @@
+//! What the model "says": text in pieces, each with the tokens it stands for.
+
+use std::sync::Arc;
+
+use wire::finish::FinishReason;
+
+/// An answer as it was scripted, for each choice.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// What each choice says; choice `i` of a request takes number `i` modulo their count.
+    pub choices: Vec<Answer>,
+    /// Where the engine gives up, if it does.
+    pub cut: Option<Cut>,
+}
+
+/// One choice's text, cut into pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The whole text.
+    pub text: Arc<str>,
+    /// Pieces whose bytes add up to the text.
+    pub pieces: Vec<Piece>,
+    /// What ends it; its text is not shown.
+    pub end: Option<End>,
+}
+
+/// A bit of text and the number of tokens that it stands for: 0, 1 or many.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// Bytes of text.
+    pub bytes: u32,
+    /// Tokens.
+    pub tokens: u32,
+    /// The token's id, if it is one token with an id.
+    pub id: Option<u32>,
+}
+
+/// The end token.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct End {
+    /// Its id, if there is such a token.
+    pub id: Option<u32>,
+    /// Tokens that it counts as: 1, or 0 where a stub counts none.
+    pub tokens: u32,
+}
+
+/// An answer that the engine ends early.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cut {
+    /// Tokens before it.
+    pub after: u64,
+    /// What is then said to be the reason.
+    pub reason: FinishReason,
+}
+
+impl Answer {
+    /// Tokens of the pieces, the end not counted.
+    pub fn tokens(&self) -> u64 {
+        self.pieces
+            .iter()
+            .map(|piece| u64::from(piece.tokens))
+            .sum()
+    }
+
+    /// The answer cut or repeated to `tokens` tokens; an answer without tokens stays as it is.
+    #[must_use]
+    pub fn fitted(self, tokens: u64) -> Self {
+        if self.tokens() == 0 {
+            return self;
+        }
+        let mut text = String::new();
+        let mut pieces = Vec::new();
+        let mut count = 0;
+        while count < tokens {
+            let mut start = 0;
+            for piece in &self.pieces {
+                if count >= tokens {
+                    break;
+                }
+                let end = start + piece.bytes as usize;
+                text.push_str(&self.text[start..end]);
+                start = end;
+                pieces.push(*piece);
+                count += u64::from(piece.tokens);
+            }
+        }
+        Self {
+            text: text.into(),
+            pieces,
+            end: self.end,
+        }
+    }
+}
+
+/// An answer of one token a piece, from tokens whose bytes add up to the text.
+impl From<(Arc<str>, Vec<vocab::Token>)> for Answer {
+    fn from((text, tokens): (Arc<str>, Vec<vocab::Token>)) -> Self {
+        let piece = |token: vocab::Token| Piece {
+            bytes: token.bytes,
+            tokens: 1,
+            id: Some(token.id),
+        };
+        Self {
+            text,
+            pieces: tokens.into_iter().map(piece).collect(),
+            end: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vocab::Vocab;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_cut_and_repeated() {
+        let answer = || Answer::from(("añb".into(), Vocab::Char.tokens("añb")));
+        assert_eq!(&*answer().fitted(2).text, "añ");
+        assert_eq!(&*answer().fitted(7).text, "añbañba");
+        assert_eq!(answer().fitted(7).tokens(), 7);
+        assert_eq!(&*Answer::default().fitted(7).text, "");
+    }
+}

@@ -1,0 +1,196 @@
+//! Says what a script file says, picked by the marker `[[name]]` in the prompt.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use vocab::Tokenizer;
+use wire::finish::FinishReason;
+
+use crate::script::{Answer, Cut, End, Piece, Script};
+use crate::source::{Ask, Source};
+
+/// The scripts of a `scripts.json`, as the recordings have them.
+#[derive(Debug)]
+pub struct ScriptFile {
+    scripts: HashMap<String, Arc<Script>>,
+    default: Arc<Script>,
+}
+
+/// Why a script file cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptFileError {
+    /// It holds no script.
+    #[error("no script in it")]
+    Empty,
+    /// It is not JSON of the known form.
+    #[error("not a script file: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A script's parts do not fit each other.
+    #[error("script `{name}`: {reason}")]
+    Mismatch {
+        /// Which script.
+        name: String,
+        /// What does not fit.
+        reason: &'static str,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawScript {
+    choices: Vec<RawChoice>,
+    #[serde(default)]
+    fault: Option<RawFault>,
+}
+
+#[derive(Deserialize)]
+struct RawChoice {
+    text: String,
+    #[serde(default)]
+    token_ids: Vec<u32>,
+    #[serde(default)]
+    deltas: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct RawFault {
+    kind: String,
+    after: u64,
+}
+
+impl ScriptFile {
+    /// Reads a script file; `tokenizer` cuts texts that come without tokens.
+    pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self, ScriptFileError> {
+        let raw: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+        let mut scripts = HashMap::new();
+        let mut first = None;
+        for (name, value) in raw {
+            let raw: RawScript = serde_json::from_value(value)?;
+            let script = raw.script(tokenizer).map_err(|reason| {
+                let name = name.clone();
+                ScriptFileError::Mismatch { name, reason }
+            })?;
+            let script = Arc::new(script);
+            first.get_or_insert_with(|| Arc::clone(&script));
+            scripts.insert(name, script);
+        }
+        let named = scripts.get("default").or_else(|| scripts.get("hello"));
+        let default = named.cloned().or(first).ok_or(ScriptFileError::Empty)?;
+        Ok(Self { scripts, default })
+    }
+}
+
+impl Source for ScriptFile {
+    fn script(&self, ask: &Ask<'_>) -> Arc<Script> {
+        let named = markers(ask.text).find_map(|name| self.scripts.get(name));
+        Arc::clone(named.unwrap_or(&self.default))
+    }
+}
+
+/// The names between `[[` and `]]`.
+fn markers(text: &str) -> impl Iterator<Item = &str> {
+    text.split("[[")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("]]")?.0))
+}
+
+impl RawScript {
+    fn script(self, tokenizer: &Tokenizer) -> Result<Script, &'static str> {
+        if self.choices.is_empty() {
+            return Err("has no choices");
+        }
+        let cut = |fault: RawFault| {
+            let reason = match fault.kind.as_str() {
+                "abort" => FinishReason::Abort,
+                "repetition" => FinishReason::Repetition,
+                _ => FinishReason::Error,
+            };
+            Cut {
+                after: fault.after,
+                reason,
+            }
+        };
+        Ok(Script {
+            choices: self
+                .choices
+                .into_iter()
+                .map(|choice| choice.answer(tokenizer))
+                .collect::<Result<_, _>>()?,
+            cut: self.fault.map(cut),
+        })
+    }
+}
+
+impl RawChoice {
+    fn answer(self, tokenizer: &Tokenizer) -> Result<Answer, &'static str> {
+        let Some((&end, ids)) = self.token_ids.split_last() else {
+            let tokens = tokenizer.vocab.tokens(&self.text);
+            let mut answer = Answer::from((self.text.into(), tokens));
+            answer.end = Some(End::of(tokenizer));
+            return Ok(answer);
+        };
+        let deltas = if self.deltas.is_empty() {
+            tokenizer.vocab.deltas(&self.token_ids)
+        } else {
+            self.deltas
+        };
+        if deltas.len() != self.token_ids.len() {
+            return Err("`deltas` and `token_ids` differ in length");
+        }
+        let piece = |(&id, delta): (&u32, &String)| Piece {
+            bytes: u32::try_from(delta.len()).expect("deltas are short"),
+            tokens: 1,
+            id: Some(id),
+        };
+        Ok(Answer {
+            text: deltas[..ids.len()].concat().into(),
+            pieces: ids.iter().zip(&deltas).map(piece).collect(),
+            end: Some(End {
+                id: Some(end),
+                tokens: 1,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(json: &str) -> Result<ScriptFile, ScriptFileError> {
+        ScriptFile::from_json(json, &Tokenizer::named("char").unwrap())
+    }
+
+    fn said(file: &ScriptFile, text: &str) -> String {
+        let script = file.script(&Ask {
+            text,
+            max_tokens: None,
+        });
+        script.choices[0].text.to_string()
+    }
+
+    #[test]
+    fn the_first_known_marker_picks() {
+        let json = r#"{"a":{"choices":[{"text":"A"}]},"hello":{"choices":[{"text":"H"}]}}"#;
+        let file = file(json).unwrap();
+        assert_eq!(said(&file, "x [[a]]"), "A");
+        assert_eq!(said(&file, "[[b]] [[[a]]"), "H");
+        assert_eq!(said(&file, "[[b]] [[a]]"), "A");
+        assert_eq!(said(&file, "[[a"), "H");
+    }
+
+    #[test]
+    fn unusable_files_say_why() {
+        for (json, expected) in [
+            ("{}", "no script in it"),
+            (r#"{"a":{"choices":[]}}"#, "script `a`: has no choices"),
+            (
+                r#"{"a":{"choices":[{"text":"x","token_ids":[1,2],"deltas":["x"]}]}}"#,
+                "script `a`: `deltas` and `token_ids` differ in length",
+            ),
+        ] {
+            assert_eq!(file(json).unwrap_err().to_string(), expected);
+        }
+        assert!(file("[]").is_err());
+    }
+}

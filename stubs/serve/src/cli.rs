@@ -1,0 +1,437 @@
+//! `stubline serve`: from flags to a checked configuration, and a run until a signal.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::{Args, Subcommand};
+use plan::ReasoningParser;
+use plan::pace::{self, Pace};
+use plan::source::{Echo, Fixed, RandomTokens, ScriptFile, Source};
+use plan::stub::Stub;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use vocab::Tokenizer;
+use wire::dialect::Dialect;
+
+use crate::server::{Config, Server};
+
+/// The stub to serve, and its flags.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say again what was asked, byte for byte
+    #[command(
+        after_help = "Example:\n  stubline serve echo --port 8000 --pace steady:ttft=50ms,itl=10ms"
+    )]
+    Echo(EchoArgs),
+    /// Answer the same each time, as fast as can be
+    #[command(
+        after_help = "Example:\n  stubline serve max --port 8000 --output-length 160 --stream-interval 10"
+    )]
+    Max(MaxArgs),
+    /// Answer as vLLM's OpenAI server does
+    #[command(
+        after_help = "Example:\n  stubline serve vllm tiny-model --tokenizer fixtures/tokenizers/bpe --source script:fixtures/wire/vllm-0.33.0/scripts.json --reasoning-parser qwen3"
+    )]
+    Vllm(VllmArgs),
+}
+
+/// Flags of every stub.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    /// Port to listen on, 0 for any free one
+    #[arg(long, default_value_t = 8000)]
+    port: u16,
+    /// Threads that serve (default: the number of cores)
+    #[arg(long)]
+    workers: Option<usize>,
+    /// The model argument, `root` in /v1/models
+    #[arg(long = "model", alias = "model-path", value_name = "NAME")]
+    model: Option<String>,
+    /// Names to serve the model under; answers carry the first
+    #[arg(long, num_args = 1.., value_name = "NAME")]
+    served_model_name: Vec<String>,
+    /// Server version to imitate, such as vllm-0.32.0 (default: the newest)
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// char, byte, word, a Hugging Face tokenizer.json or its folder (default: char)
+    #[arg(long, value_name = "NAME|PATH")]
+    tokenizer: Option<String>,
+    /// What to say: echo, fixed:TEXT, script:FILE or tokens
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// Cut or repeat answers to so many tokens
+    #[arg(long, value_name = "TOKENS")]
+    max_osl: Option<u64>,
+    /// Tokens of a chunk
+    #[arg(long, default_value_t = 1, value_name = "TOKENS")]
+    tokens_per_chunk: u32,
+    /// Longest prompt and answer together (default: 131072; echo and max: unlimited)
+    #[arg(long, value_name = "TOKENS")]
+    max_model_len: Option<u64>,
+    /// Seed of ids and of random tokens
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// When answers are due: burst or steady:ttft=50ms,itl=10ms
+    #[arg(long, default_value = "burst", value_name = "SPEC")]
+    pace: Pace,
+    /// Write a record of every request here, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// How long to finish what is in flight after SIGTERM
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
+    drain: Duration,
+    /// Close a connection that is idle so long between requests, 0s for never (default: 5s as uvicorn; echo and max: never)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    keep_alive_timeout: Option<Duration>,
+    /// Longest request body
+    #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
+    max_body_bytes: usize,
+    /// Longest request head
+    #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
+    max_head_bytes: usize,
+}
+
+/// Flags of `serve echo`.
+#[derive(Args, Debug)]
+pub struct EchoArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Which server's wire format to speak
+    #[arg(long, default_value = "vllm")]
+    dialect: String,
+    /// Let requests limit and stop the answer
+    #[arg(long)]
+    honor_max_tokens: bool,
+    /// Serve /metrics
+    #[arg(long)]
+    metrics: bool,
+}
+
+/// Flags of `serve max`.
+#[derive(Args, Debug)]
+pub struct MaxArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Which server's wire format to speak
+    #[arg(long, default_value = "vllm")]
+    dialect: String,
+    /// Length of the answer
+    #[arg(long, default_value_t = 160, value_name = "CHARACTERS")]
+    output_length: u64,
+    /// Characters of a chunk
+    #[arg(long, default_value_t = 10, value_name = "CHARACTERS")]
+    stream_interval: u32,
+    /// Serve /metrics
+    #[arg(long)]
+    metrics: bool,
+}
+
+/// Flags of `serve vllm`, by the real server's names.
+#[derive(Args, Debug)]
+pub struct VllmArgs {
+    /// The model argument
+    #[arg(value_name = "MODEL", conflicts_with = "model")]
+    model_tag: Option<String>,
+    #[command(flatten)]
+    common: Common,
+    /// Split reasoning from content: qwen3
+    #[arg(long, value_name = "NAME")]
+    reasoning_parser: Option<ReasoningParser>,
+    /// Send usage on every chunk of every stream
+    #[arg(long)]
+    enable_force_include_usage: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    pace::duration(text).ok_or_else(|| format!("`{text}` is no time; write 250ms or 5s"))
+}
+
+/// A stub and where to serve it, checked.
+#[derive(Debug)]
+pub struct Checked {
+    /// Where and how.
+    pub config: Config,
+    /// How long to drain.
+    pub drain: Duration,
+    /// What.
+    pub stub: Stub,
+}
+
+/// The context of a real server that was not told otherwise.
+const DEFAULT_MODEL_LEN: u64 = 131_072;
+/// How long uvicorn keeps an idle connection.
+const UVICORN_KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+impl Command {
+    /// Checks the flags; what is wrong is said in one line.
+    pub fn checked(self) -> anyhow::Result<Checked> {
+        match self {
+            Self::Echo(args) => {
+                let dialect = args.common.dialect(&args.dialect)?;
+                let mut checked = args.common.checked(dialect, "echo", None, None)?;
+                checked.stub.honors_limits = args.honor_max_tokens;
+                checked.stub.serves_echo = true;
+                checked.stub.serves_metrics = args.metrics;
+                Ok(checked)
+            }
+            Self::Max(args) => {
+                ensure!(
+                    args.common.source.is_none(),
+                    "max has a fixed answer; use --output-length, or `serve vllm` with --source"
+                );
+                let mut common = args.common;
+                common.source = Some(format!("fixed:{}", filler(args.output_length)));
+                common.tokens_per_chunk = args.stream_interval;
+                let dialect = common.dialect(&args.dialect)?;
+                let mut checked = common.checked(dialect, "max", None, None)?;
+                checked.stub.honors_limits = false;
+                checked.stub.renders_once = true;
+                checked.stub.serves_metrics = args.metrics;
+                Ok(checked)
+            }
+            Self::Vllm(args) => {
+                let mut common = args.common;
+                common.model = common.model.or(args.model_tag);
+                let dialect = common.dialect("vllm")?;
+                let context = Some(DEFAULT_MODEL_LEN);
+                let keep_alive = Some(UVICORN_KEEP_ALIVE);
+                let mut checked = common.checked(dialect, "model", context, keep_alive)?;
+                let stub = &mut checked.stub;
+                if args.reasoning_parser.is_some()
+                    && stub.tokenizer.vocab.added("</think>").is_none()
+                {
+                    bail!(
+                        "--reasoning-parser needs a --tokenizer with the tokens <think> and </think>"
+                    );
+                }
+                stub.force_include_usage = args.enable_force_include_usage;
+                stub.reasoning_parser = args.reasoning_parser;
+                stub.serves_metrics = true;
+                Ok(checked)
+            }
+        }
+    }
+}
+
+impl Common {
+    fn dialect(&self, name: &str) -> anyhow::Result<Dialect> {
+        let newest = Dialect::named(name).filter(|dialect| dialect.name() == name);
+        let newest = newest.ok_or_else(|| anyhow!("unknown dialect `{name}`; known: vllm"))?;
+        let Some(profile) = &self.profile else {
+            return Ok(newest);
+        };
+        let found = Dialect::named(profile).filter(|dialect| dialect.name() == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Dialect::names().collect();
+            anyhow!("unknown profile `{profile}`; known: {}", known.join(", "))
+        })
+    }
+
+    fn checked(
+        self,
+        dialect: Dialect,
+        default_model: &str,
+        context: Option<u64>,
+        keep_alive: Option<Duration>,
+    ) -> anyhow::Result<Checked> {
+        ensure!(
+            self.tokens_per_chunk > 0,
+            "--tokens-per-chunk must be at least 1"
+        );
+        ensure!(self.workers != Some(0), "--workers must be at least 1");
+        let tokenizer = Arc::new(tokenizer(self.tokenizer.as_deref().unwrap_or("char"))?);
+        let source = source(
+            self.source.as_deref().unwrap_or("echo"),
+            &tokenizer,
+            self.seed,
+        )?;
+        let root = self.model.unwrap_or_else(|| default_model.to_owned());
+        let names = if self.served_model_name.is_empty() {
+            vec![root.clone()]
+        } else {
+            self.served_model_name
+        };
+        let keep_alive = match self.keep_alive_timeout {
+            None => keep_alive,
+            Some(timeout) => Some(timeout).filter(|timeout| !timeout.is_zero()),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Checked {
+            config: Config {
+                address: address(&self.host, self.port)?,
+                keep_alive,
+                max_body: self.max_body_bytes,
+                max_head: self.max_head_bytes,
+                seed: self.seed,
+                truth: self.truth,
+                workers: self.workers.unwrap_or(cores),
+            },
+            drain: self.drain,
+            stub: Stub {
+                dialect,
+                fingerprint: dialect.fingerprint(),
+                force_include_usage: false,
+                honors_limits: true,
+                max_osl: self.max_osl,
+                max_model_len: self.max_model_len.or(context),
+                names,
+                pace: self.pace,
+                reasoning_parser: None,
+                renders_once: false,
+                root,
+                serves_echo: false,
+                serves_metrics: false,
+                source,
+                tokens_per_chunk: self.tokens_per_chunk,
+                tokenizer,
+            },
+        })
+    }
+}
+
+fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let found = (host, port).to_socket_addrs();
+    let mut found =
+        found.with_context(|| format!("--host {host} is no address of this machine"))?;
+    found
+        .next()
+        .with_context(|| format!("--host {host} has no address"))
+}
+
+/// A tokenizer by its name, its file or its folder.
+pub fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
+    if let Some(tokenizer) = Tokenizer::named(spec) {
+        return Ok(tokenizer);
+    }
+    let path = Path::new(spec);
+    ensure!(
+        path.exists(),
+        "--tokenizer {spec}: no such file; use char, byte, word, a tokenizer.json or its folder"
+    );
+    let folder = if path.is_dir() {
+        path
+    } else {
+        path.parent().unwrap_or_else(|| Path::new("."))
+    };
+    let read = |name: &str| match name {
+        "tokenizer.json" if path.is_file() => std::fs::read_to_string(path).ok(),
+        name => std::fs::read_to_string(folder.join(name)).ok(),
+    };
+    Tokenizer::from_files(read).with_context(|| format!("--tokenizer {spec}"))
+}
+
+fn source(spec: &str, tokenizer: &Arc<Tokenizer>, seed: u64) -> anyhow::Result<Box<dyn Source>> {
+    if let Some(text) = spec.strip_prefix("fixed:") {
+        return Ok(Box::new(Fixed::new(text, tokenizer)));
+    }
+    if let Some(path) = spec.strip_prefix("script:") {
+        let named = || format!("--source {spec}");
+        let json = std::fs::read_to_string(path).with_context(named)?;
+        let file = ScriptFile::from_json(&json, tokenizer).with_context(named)?;
+        return Ok(Box::new(file));
+    }
+    match spec {
+        "echo" => Ok(Box::new(Echo {
+            tokenizer: Arc::clone(tokenizer),
+        })),
+        "tokens" => Ok(Box::new(RandomTokens::new(tokenizer, seed))),
+        _ => bail!("--source {spec}: use echo, fixed:TEXT, script:FILE or tokens"),
+    }
+}
+
+/// A readable text of so many characters.
+fn filler(characters: u64) -> String {
+    let words = "The quick brown fox jumps over the lazy dog. ";
+    let count = usize::try_from(characters).unwrap_or(usize::MAX);
+    words.chars().cycle().take(count).collect()
+}
+
+/// A stub that listens.
+#[derive(Debug)]
+pub struct Running {
+    server: Server,
+    drain: Duration,
+}
+
+/// Starts what the flags ask for; whatever is wrong is wrong usage, and nothing has been served.
+pub fn start(command: Command) -> anyhow::Result<Running> {
+    let checked = command.checked()?;
+    let server = Server::start(&checked.config, Arc::new(checked.stub))?;
+    Ok(Running {
+        server,
+        drain: checked.drain,
+    })
+}
+
+impl Running {
+    /// Says where it listens and serves until SIGTERM or SIGINT; gives the exit code.
+    pub fn until_signal(self) -> anyhow::Result<u8> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let mut signals = {
+            let _entered = runtime.enter();
+            Signals::new()?
+        };
+        announce(self.server.address())?;
+        runtime.block_on(signals.next());
+        std::thread::spawn(move || {
+            runtime.block_on(signals.next());
+            exit_now();
+        });
+        let stopped = self.server.stop(self.drain)?;
+        if let Some(late) = stopped.lateness {
+            tracing::info!(
+                "pacing: {} steps, written {:?} late on average, {:?} at most",
+                late.steps,
+                late.mean,
+                late.max
+            );
+        }
+        if stopped.truth_dropped > 0 {
+            tracing::error!("the truth file lacks {} records", stopped.truth_dropped);
+            return Ok(1);
+        }
+        Ok(0)
+    }
+}
+
+#[expect(clippy::exit, reason = "a second signal ends the process at once")]
+fn exit_now() -> ! {
+    std::process::exit(130)
+}
+
+/// The first line on stdout, which scripts wait for.
+fn announce(address: SocketAddr) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening on http://{address}")?;
+    out.flush()
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; a runtime must be entered.
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! CPU time of this process and of single threads.
+
+use std::time::Duration;
+
+use rustix::thread::Pid;
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time of the whole process.
+pub(crate) fn process() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanoseconds)
+}
+
+/// A thread whose CPU time can be asked for from anywhere in the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread(Pid);
+
+impl Thread {
+    /// The calling thread.
+    pub(crate) fn current() -> Self {
+        Self(rustix::thread::gettid())
+    }
+
+    /// Its CPU time, from Linux's scheduler statistics; zero where there are none.
+    pub(crate) fn time(self) -> Duration {
+        let path = format!("/proc/self/task/{}/schedstat", self.0.as_raw_nonzero());
+        let nanoseconds = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.split(' ').next()?.parse().ok());
+        Duration::from_nanos(nanoseconds.unwrap_or(0))
+    }
+}

@@ -1,0 +1,14 @@
+//! Stub servers on sockets: own HTTP/1.1 connections, pacing, the truth file.
+//!
+//! Everything that is said was decided by `plan`; this crate reads requests, waits, writes, and keeps
+//! the record of what was written when. One thread with a current-thread runtime per worker.
+
+pub mod cli;
+mod connection;
+mod cpu;
+mod exchange;
+mod listen;
+mod metrics;
+pub mod server;
+pub mod truth;
+mod worker;

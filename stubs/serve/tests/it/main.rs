@@ -1,0 +1,8 @@
+//! Stub servers over real sockets, each on a free port of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod fidelity; // recorded cases byte for byte
+mod http; // echo, framing, limits
+mod support; // a server in this process and a client that looks at every byte
+mod waits; // the tests that wait for real

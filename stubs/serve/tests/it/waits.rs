@@ -1,0 +1,165 @@
+//! The tests that wait for real: pacing on a socket, shutdown in mid-stream, aborts.
+
+use std::path::PathBuf;
+
+use crate::support::{Client, Stub, post};
+use serde_json::{Value, json};
+
+struct TruthFile(PathBuf);
+
+impl TruthFile {
+    fn new(name: &str) -> Self {
+        let name = format!("stubline-{}-{name}.jsonl", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn records(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.0).unwrap();
+        assert!(
+            text.is_empty() || text.ends_with('\n'),
+            "the last record is whole"
+        );
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for TruthFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn streamed(text: &str) -> String {
+    let body = json!({
+        "messages": [{"role": "user", "content": text}],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    post("/v1/chat/completions", &body.to_string())
+}
+
+#[test]
+fn stopping_finishes_what_is_in_flight() {
+    let truth = TruthFile::new("drain");
+    let pace = "steady:ttft=30ms,itl=10ms";
+    let stub = Stub::start([
+        "echo",
+        "--pace",
+        pace,
+        "--truth",
+        truth.path(),
+        "--workers",
+        "2",
+    ]);
+    let mut clients: Vec<Client> = (0..100).map(|_| stub.client()).collect();
+    for client in &mut clients {
+        client.send(streamed("0123456789").as_bytes());
+    }
+    for client in &mut clients {
+        assert!(client.read(), "the head comes at once");
+    }
+    stub.stop();
+    for mut client in clients {
+        assert_eq!(client.response().unwrap().content(), "0123456789");
+    }
+    let records = truth.records();
+    assert_eq!(records.len(), 100);
+    for record in records {
+        assert_eq!(record["ended"], "done");
+        assert_eq!(record["completion_tokens"], 10);
+        assert_eq!(record["usage_sent"]["completion_tokens"], 10);
+        assert_eq!(record["chunks"].as_array().unwrap().len(), 14);
+    }
+}
+
+#[test]
+fn what_outlasts_the_drain_is_ended_and_recorded() {
+    let truth = TruthFile::new("cut");
+    let pace = "steady:ttft=1ms,itl=10s";
+    let words = [
+        "echo",
+        "--pace",
+        pace,
+        "--truth",
+        truth.path(),
+        "--drain",
+        "50ms",
+    ];
+    let stub = Stub::start(words);
+    let mut client = stub.client();
+    client.send(streamed("ab").as_bytes());
+    assert!(client.read());
+    stub.stop();
+    assert!(!client.response().unwrap().body.ends_with(b"[DONE]\n\n"));
+    let records = truth.records();
+    assert_eq!(records[0]["ended"], "drain");
+    assert_eq!(records[0]["completion_tokens"], 1);
+    assert_eq!(records[0]["usage_sent"], Value::Null);
+}
+
+#[test]
+fn a_client_that_goes_away_is_an_abort_in_the_truth() {
+    let truth = TruthFile::new("abort");
+    let pace = "steady:ttft=1ms,itl=10s";
+    let stub = Stub::start(["echo", "--pace", pace, "--truth", truth.path()]);
+    let mut client = stub.client();
+    client.send(streamed("ab").as_bytes());
+    assert!(client.read());
+    drop(client);
+    let mut other = stub.client();
+    other.send(b"GET /health HTTP/1.1\r\nx-request-id: mine\r\n\r\n");
+    assert_eq!(other.response().unwrap().status, 200);
+    stub.stop();
+    let records = truth.records();
+    let ended = |route: &str| {
+        let mut found = records.iter().filter(|record| record["route"] == route);
+        found.next().expect("every request has a record")["ended"].clone()
+    };
+    assert_eq!(ended("/v1/chat/completions"), "client_abort");
+    assert_eq!(ended("/health"), "done");
+    assert!(records.iter().any(|record| record["request_id"] == "mine"));
+}
+
+#[test]
+fn steps_are_written_when_they_are_due() {
+    let truth = TruthFile::new("pace");
+    let pace = "steady:ttft=20ms,itl=10ms";
+    let stub = Stub::start(["echo", "--pace", pace, "--truth", truth.path()]);
+    let mut client = stub.client();
+    client.send(streamed("abc").as_bytes());
+    assert_eq!(client.response().unwrap().content(), "abc");
+    let late = stub.stop().lateness.expect("the steps had times");
+    assert_eq!(late.steps, 7);
+    let record = &truth.records()[0];
+    let received = record["received_ns"].as_u64().unwrap();
+    let due: Vec<u64> = record["chunks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|chunk| {
+            let due = chunk["due_ns"].as_u64().unwrap();
+            assert!(chunk["written_ns"].as_u64().unwrap() >= due);
+            (due - received) / 1_000_000
+        })
+        .collect();
+    assert_eq!(due, [20, 20, 30, 40, 50, 50, 50]);
+}
+
+#[test]
+fn an_idle_connection_is_closed_between_requests_alone() {
+    let stub = Stub::start(["vllm", "--keep-alive-timeout", "50ms"]);
+    let mut unused = stub.client();
+    let mut client = stub.client();
+    client.send(b"GET /health HTTP/1.1\r\n\r\n");
+    assert_eq!(client.response().unwrap().status, 200);
+    assert!(client.response().is_none());
+    unused.send(b"GET /health HTTP/1.1\r\n\r\n");
+    assert_eq!(unused.response().unwrap().status, 200);
+    stub.stop();
+}

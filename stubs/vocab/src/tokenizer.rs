@@ -1,0 +1,136 @@
+//! A model's folder: vocabulary, chat template, end tokens.
+
+use serde::Deserialize;
+
+use crate::huggingface::Huggingface;
+use crate::{Template, TemplateError, Vocab};
+
+/// What a model's folder says about text and tokens.
+#[derive(Debug)]
+pub struct Tokenizer {
+    /// How text becomes tokens.
+    pub vocab: Vocab,
+    /// How messages become text.
+    pub template: Option<Template>,
+    /// Ids that end an answer, the first being the usual one.
+    pub eos_token_ids: Vec<u32>,
+}
+
+/// Why a tokenizer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// A file is not the JSON that it should be.
+    #[error("malformed JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// There is no `tokenizer.json`.
+    #[error("no tokenizer.json there")]
+    Missing,
+    /// The chat template does not compile.
+    #[error("chat template: {0}")]
+    Template(#[from] TemplateError),
+    /// The tokenizer has a part that is not supported.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+#[derive(Default, Deserialize)]
+struct Config {
+    #[serde(default)]
+    chat_template: Option<serde_json::Value>,
+    #[serde(default)]
+    eos_token_id: Option<Ids>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    Many(Vec<u32>),
+    One(u32),
+}
+
+impl Tokenizer {
+    /// The built-in tokenizer of that name: `byte`, `char` or `word`. It has no template and no end token.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(Self {
+            vocab: Vocab::named(name)?,
+            template: None,
+            eos_token_ids: Vec::new(),
+        })
+    }
+
+    /// A tokenizer from a folder's files, which `read` gives by name, `None` where there is none.
+    pub fn from_files(read: impl Fn(&str) -> Option<String>) -> Result<Self, TokenizerError> {
+        let json = read("tokenizer.json").ok_or(TokenizerError::Missing)?;
+        let config = |name| match read(name) {
+            Some(text) => serde_json::from_str(&text),
+            None => Ok(Config::default()),
+        };
+        let tokenizer_config = config("tokenizer_config.json")?;
+        let eos = config("generation_config.json")?.eos_token_id;
+        let eos = match eos {
+            Some(ids) => Some(ids),
+            None => config("config.json")?.eos_token_id,
+        };
+        let in_config = tokenizer_config.chat_template.as_ref();
+        let template = read("chat_template.jinja")
+            .or_else(|| in_config.and_then(|template| Some(template.as_str()?.to_owned())));
+        Ok(Self {
+            vocab: Vocab::Huggingface(Huggingface::from_json(&json)?.into()),
+            template: template.map(Template::new).transpose()?,
+            eos_token_ids: match eos {
+                None => Vec::new(),
+                Some(Ids::Many(ids)) => ids,
+                Some(Ids::One(id)) => vec![id],
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bpe() -> Tokenizer {
+        let file = |name: &str| match name {
+            "tokenizer.json" => Some(include_str!(
+                "../../../fixtures/tokenizers/bpe/tokenizer.json"
+            )),
+            "chat_template.jinja" => Some(include_str!(
+                "../../../fixtures/tokenizers/bpe/chat_template.jinja"
+            )),
+            "generation_config.json" => Some(include_str!(
+                "../../../fixtures/tokenizers/bpe/generation_config.json"
+            )),
+            _ => None,
+        };
+        Tokenizer::from_files(|name| file(name).map(Into::into)).unwrap()
+    }
+
+    #[test]
+    fn a_folder_is_read_whole() {
+        let bpe = bpe();
+        assert_eq!(bpe.eos_token_ids, [4089, 4087]);
+        let context = json!({
+            "messages": [{"role": "user", "content": "hi"}],
+            "add_generation_prompt": true,
+        });
+        let text = bpe.template.as_ref().unwrap().render(context).unwrap();
+        assert_eq!(
+            text,
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+        );
+        let ids = bpe.vocab.encode(&text, false);
+        let recorded = [4088, 2283, 198, 2682, 4089, 198, 4088, 3109, 440, 708, 198];
+        assert_eq!(ids, recorded);
+    }
+
+    #[test]
+    fn a_missing_or_broken_file_is_said() {
+        let missing = Tokenizer::from_files(|_| None).unwrap_err();
+        assert_eq!(missing.to_string(), "no tokenizer.json there");
+        assert!(Tokenizer::from_files(|_| Some("{".into())).is_err());
+        assert!(Tokenizer::from_files(|_| Some("{}".into())).is_err());
+    }
+}

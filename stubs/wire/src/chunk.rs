@@ -1,0 +1,217 @@
+//! What one event of a stream says, or a whole answer, whatever the dialect's spelling.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::finish::{Finish, FinishReason, StopReason};
+use crate::usage::Usage;
+
+/// The object of one streamed event, or of an answer that is not streamed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chunk<'a> {
+    /// The choices that it carries text for; empty in a usage chunk.
+    pub choices: Vec<Choice<'a>>,
+    /// An error in place of an answer: its message.
+    pub error: Option<Cow<'a, str>>,
+    /// `usage`
+    pub usage: Option<Usage>,
+}
+
+/// A choice's part of a chunk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice<'a> {
+    /// What was said.
+    pub delta: Delta<'a>,
+    /// The end of the choice, in its last chunk.
+    pub finish: Option<Finish<'a>>,
+    /// `index`
+    pub index: u32,
+    /// `token_ids`, where the request asked for them.
+    pub token_ids: Option<Vec<u32>>,
+}
+
+/// Text that a chunk adds, or the whole of it. `None` is an absent or null key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Delta<'a> {
+    /// `content`, or `text` of a completion.
+    pub content: Option<Cow<'a, str>>,
+    /// `reasoning` or `reasoning_content`.
+    pub reasoning: Option<Cow<'a, str>>,
+    /// `role`
+    pub role: Option<Cow<'a, str>>,
+    /// `tool_calls` as written, if there are any.
+    pub tool_calls: Option<Cow<'a, str>>,
+}
+
+impl Delta<'_> {
+    /// It carries text, reasoning or a tool call: what a time to first token counts from.
+    pub fn says_something(&self) -> bool {
+        let full = |text: &Option<Cow<'_, str>>| text.as_ref().is_some_and(|text| !text.is_empty());
+        full(&self.content) || full(&self.reasoning) || self.tool_calls.is_some()
+    }
+}
+
+/// An event or body that is not a chunk.
+#[derive(Debug, thiserror::Error)]
+#[error("not a chunk: {0}")]
+pub struct DecodeError(#[from] serde_json::Error);
+
+impl<'a> Chunk<'a> {
+    /// Reads an `OpenAI` chunk or whole answer of any dialect, keeping what clients look at.
+    pub fn decode(json: &'a [u8]) -> Result<Self, DecodeError> {
+        if !json.trim_ascii_start().starts_with(b"{") {
+            return Err(DecodeError(serde::de::Error::custom("not an object")));
+        }
+        let raw: RawChunk<'a> = serde_json::from_slice(json)?;
+        let error = raw
+            .error
+            .filter(|error| error.get() != "null")
+            .map(|error| {
+                serde_json::from_str(error.get())
+                    .map_or_else(|_| error.get().into(), |RawError { message }| message.0)
+            });
+        Ok(Self {
+            choices: raw
+                .choices
+                .unwrap_or_default()
+                .into_iter()
+                .map(RawChoice::into_choice)
+                .collect(),
+            error,
+            usage: raw.usage.and_then(Usage::read),
+        })
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct RawChunk<'a> {
+    #[serde(borrow, default)]
+    choices: Option<Vec<RawChoice<'a>>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct RawError<'a> {
+    #[serde(borrow)]
+    message: Text<'a>,
+}
+
+#[derive(serde::Deserialize)]
+struct RawChoice<'a> {
+    #[serde(borrow, default)]
+    delta: Option<RawDelta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Text<'a>>,
+    #[serde(default)]
+    index: Option<u32>,
+    #[serde(borrow, default)]
+    message: Option<RawDelta<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Option<Text<'a>>,
+    #[serde(default)]
+    token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct RawDelta<'a> {
+    #[serde(borrow, default)]
+    content: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    reasoning: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    reasoning_content: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    role: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<&'a RawValue>,
+}
+
+/// Borrows inside an `Option`, where `Cow` by itself would copy.
+#[derive(serde::Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> RawChoice<'a> {
+    fn into_choice(self) -> Choice<'a> {
+        let delta = self.delta.or(self.message).unwrap_or_default();
+        let stop_reason = self.stop_reason.and_then(|reason| {
+            let text = reason.get();
+            match text.parse() {
+                Ok(token) => Some(StopReason::Token(token)),
+                Err(_) => serde_json::from_str(text).ok().map(StopReason::Text),
+            }
+        });
+        let finish = self.finish_reason.map(|Text(word)| Finish {
+            reason: FinishReason::read(&word),
+            stop_reason,
+        });
+        let text = |field: Option<Text<'a>>| field.map(|Text(text)| text);
+        Choice {
+            delta: Delta {
+                content: text(delta.content.or(self.text)),
+                reasoning: text(delta.reasoning.or(delta.reasoning_content)),
+                role: text(delta.role),
+                tool_calls: delta
+                    .tool_calls
+                    .map(RawValue::get)
+                    .filter(|calls| !matches!(*calls, "null" | "[]"))
+                    .map(Cow::Borrowed),
+            },
+            finish,
+            index: self.index.unwrap_or(0),
+            token_ids: self.token_ids,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_of_each_shape_is_read() {
+        let chunk = Chunk::decode(br#"{"choices":[{"index":1,"delta":{"reasoning_content":"r\n"},"finish_reason":"stop","stop_reason":7}],"usage":{"prompt_tokens":1}}"#).unwrap();
+        let choice = &chunk.choices[0];
+        assert_eq!(choice.index, 1);
+        assert_eq!(choice.delta.reasoning.as_deref(), Some("r\n"));
+        assert_eq!(
+            choice.finish,
+            Some(Finish {
+                reason: FinishReason::Stop,
+                stop_reason: Some(StopReason::Token(7))
+            })
+        );
+        assert_eq!(chunk.usage.unwrap().prompt_tokens, Some(1));
+
+        let whole = Chunk::decode(
+            br#"{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{}]}}]}"#,
+        )
+        .unwrap();
+        assert!(whole.choices[0].delta.says_something());
+
+        let text = Chunk::decode(
+            br#"{"choices":[{"text":"t","stop_reason":"END","finish_reason":"stop"}]}"#,
+        )
+        .unwrap();
+        assert_eq!(text.choices[0].delta.content.as_deref(), Some("t"));
+
+        let error = Chunk::decode(br#"{"error": {"message": "no", "code": 500}}"#).unwrap();
+        assert_eq!(error.error.as_deref(), Some("no"));
+        let error = Chunk::decode(br#"{"error":"plain"}"#).unwrap();
+        assert_eq!(error.error.as_deref(), Some("\"plain\""));
+    }
+
+    #[test]
+    fn malformed_usage_does_not_spoil_a_chunk() {
+        for usage in ["null", "5", "[]", "{\"completion_tokens\":\"x\"}"] {
+            let text = format!(r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{usage}}}"#);
+            let chunk = Chunk::decode(text.as_bytes()).unwrap();
+            assert!(chunk.choices[0].delta.says_something(), "{usage}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The imitated servers: how each spells what a chunk says.
+//!
+//! The set is closed, so a dialect is an enum and this is the one place that matches on it.
+
+mod key;
+pub mod vllm;
+
+use std::borrow::Cow;
+
+use crate::chunk::{Chunk, Delta};
+use crate::failure::Failure;
+use crate::request::{Endpoint, Request, Sampling, UsagePolicy};
+use crate::sse;
+
+/// A server at a version.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Dialect {
+    /// vLLM's `OpenAI` server.
+    Vllm(&'static vllm::Profile),
+}
+
+/// What all chunks of one answer share.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// `created`, in seconds.
+    pub created: u64,
+    /// Which route answers.
+    pub endpoint: Endpoint,
+    /// `system_fingerprint`
+    pub fingerprint: Option<String>,
+    /// `id`
+    pub id: String,
+    /// `model`
+    pub model: String,
+    /// `prompt_text`, where the request asked for it.
+    pub prompt_text: Option<String>,
+    /// `prompt_token_ids`, where the request asked for them.
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// The request hid the reasoning that a parser found.
+    pub reasoning_hidden: bool,
+    /// Which chunks carry usage.
+    pub usage: UsagePolicy,
+}
+
+/// What a response head says beside its status.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// No body.
+    Empty,
+    /// A JSON body of that many bytes.
+    Json(usize),
+    /// An event stream.
+    Stream,
+    /// A plain text of that many bytes.
+    Text(usize),
+}
+
+/// The head of a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The one extra header of some answers: `allow` or `location`.
+    pub extra: Option<(&'static str, &'a str)>,
+    /// The connection ends with this response.
+    pub close: bool,
+    /// The body.
+    pub content: Content,
+    /// The `date` header.
+    pub date: &'a str,
+    /// HTTP status.
+    pub status: u16,
+}
+
+/// A served model list's facts.
+#[derive(Clone, Copy, Debug)]
+pub struct Models<'a> {
+    /// `created`, in seconds.
+    pub created: u64,
+    /// Longest context in tokens, if there is a limit.
+    pub max_model_len: Option<u64>,
+    /// The served names.
+    pub names: &'a [String],
+    /// The model argument.
+    pub root: &'a str,
+}
+
+impl Dialect {
+    /// The newest profile of vLLM.
+    pub const VLLM: Self = Self::Vllm(&vllm::PROFILES[0]);
+
+    /// The profile of that name, as `vllm-0.33.0`; a dialect's bare name is its newest.
+    pub fn named(name: &str) -> Option<Self> {
+        if name == "vllm" {
+            return Some(Self::VLLM);
+        }
+        let mut profiles = vllm::PROFILES.iter();
+        profiles
+            .find(|profile| profile.name == name)
+            .map(Self::Vllm)
+    }
+
+    /// Names of all profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        vllm::PROFILES.iter().map(|profile| profile.name)
+    }
+
+    /// The dialect's name without version, as the truth file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vllm(_) => "vllm",
+        }
+    }
+
+    /// The server's own version.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Vllm(profile) => profile.version,
+        }
+    }
+
+    /// `system_fingerprint` where nothing configures it.
+    pub fn fingerprint(self) -> Option<String> {
+        match self {
+            Self::Vllm(profile) => Some(profile.fingerprint()),
+        }
+    }
+
+    /// Reads a request body.
+    ///
+    /// # Errors
+    /// The server's answer to a body that it refuses.
+    pub fn parse<'a>(
+        self,
+        endpoint: Endpoint,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<Request<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body),
+        }
+    }
+
+    /// Reads the body of `/tokenize`.
+    pub fn parse_tokenize<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<vllm::TokenizeRequest<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::request::parse_tokenize(content_type, body),
+        }
+    }
+
+    /// Reads the body of `/detokenize`.
+    pub fn parse_detokenize<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<vllm::DetokenizeRequest<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::request::parse_detokenize(content_type, body),
+        }
+    }
+
+    /// Checks sampling parameters; `max_tokens` is what the context leaves.
+    pub fn check_sampling(self, sampling: &Sampling<'_>, max_tokens: i128) -> Result<(), Failure> {
+        match self {
+            Self::Vllm(_) => vllm::sampling::check(sampling, max_tokens),
+        }
+    }
+
+    /// The answer to a model name that is not served.
+    pub fn unknown_model(self, model: &str, served: &[String]) -> Failure {
+        match self {
+            Self::Vllm(_) => vllm::refusal::unknown_model(model, served),
+        }
+    }
+
+    /// The answer to `asked` tokens of answer, named `name`, beyond a context of `context` tokens.
+    pub fn length_too_large(self, name: &str, asked: i128, context: u64) -> Failure {
+        match self {
+            Self::Vllm(_) => vllm::refusal::length_too_large(name, asked, context),
+        }
+    }
+
+    /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
+    pub fn prompt_too_long(self, tokens: u64, context: u64) -> Failure {
+        match self {
+            Self::Vllm(_) => vllm::refusal::prompt_too_long(tokens, context),
+        }
+    }
+
+    /// The answer to an empty list of prompts.
+    pub fn no_prompts(self) -> Failure {
+        match self {
+            Self::Vllm(profile) => profile.no_prompts(),
+        }
+    }
+
+    /// Appends the JSON of one event.
+    pub fn encode(self, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(profile) => vllm::chunk::encode(profile, envelope, chunk, out),
+        }
+    }
+
+    /// Appends the JSON of an answer that is not streamed.
+    pub fn encode_whole(self, envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(profile) => vllm::whole::encode(profile, envelope, answer, out),
+        }
+    }
+
+    /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.
+    pub fn encode_models(
+        self,
+        models: &Models<'_>,
+        random_id: impl FnMut() -> u64,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Vllm(_) => vllm::models::encode(models, random_id, out),
+        }
+    }
+
+    /// The response id for 64 random bits, or for the name that the client gave the request.
+    pub fn response_id(self, endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
+        match self {
+            Self::Vllm(_) => vllm::response_id(endpoint, random, given),
+        }
+    }
+
+    /// Appends a response head.
+    pub fn write_head(self, head: &Head<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(_) => vllm::write_head(head, out),
+        }
+    }
+
+    /// Appends the whole response to bytes that are no HTTP.
+    pub fn write_invalid(self, date: &str, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(_) => vllm::write_invalid(date, out),
+        }
+    }
+}
+
+/// Encodes the events of one stream, plain text chunks by a template rendered once.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    dialect: Dialect,
+    envelope: Envelope,
+    /// By choice index: the templates of content and of reasoning.
+    templates: Vec<[Option<Template>; 2]>,
+}
+
+#[derive(Clone, Debug)]
+struct Template {
+    prefix: Vec<u8>,
+    suffix: Vec<u8>,
+}
+
+impl Encoder {
+    /// An encoder for one answer.
+    pub fn new(dialect: Dialect, envelope: Envelope) -> Self {
+        Self {
+            dialect,
+            envelope,
+            templates: Vec::new(),
+        }
+    }
+
+    /// What all chunks share.
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// The dialect that it speaks.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Appends one event, `data: ` and blank line included.
+    pub fn event(&mut self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+        if let Some((index, field, text)) = plain_text(chunk) {
+            let template = self.template(index, field, chunk);
+            out.extend_from_slice(&template.prefix);
+            crate::json::escape_into(text, out);
+            out.extend_from_slice(&template.suffix);
+        } else {
+            out.extend_from_slice(b"data: ");
+            self.dialect.encode(&self.envelope, chunk, out);
+            out.extend_from_slice(b"\n\n");
+        }
+    }
+
+    fn template(&mut self, index: usize, field: usize, chunk: &Chunk<'_>) -> &Template {
+        if self.templates.len() <= index {
+            self.templates.resize_with(index + 1, Default::default);
+        }
+        let (dialect, envelope) = (self.dialect, &self.envelope);
+        self.templates[index][field].get_or_insert_with(|| {
+            let mut empty = chunk.clone();
+            let delta = &mut empty.choices[0].delta;
+            let key = match (field, envelope.endpoint) {
+                (0, Endpoint::Chat) => "\"content\":\"",
+                (0, Endpoint::Completions) => "\"text\":\"",
+                _ => "\"reasoning\":\"",
+            };
+            let text = [&mut delta.content, &mut delta.reasoning];
+            *text[field] = Some(Cow::Borrowed(""));
+            let mut json = Vec::new();
+            dialect.encode(envelope, &empty, &mut json);
+            let mut event = Vec::new();
+            sse::encode(&json, &mut event);
+            let key_at = event
+                .windows(key.len())
+                .position(|window| window == key.as_bytes())
+                .expect("a text chunk has its key");
+            let suffix = event.split_off(key_at + key.len());
+            Template {
+                prefix: event,
+                suffix,
+            }
+        })
+    }
+}
+
+/// Choice index, field and text of a chunk that is nothing but one field's text.
+fn plain_text<'c>(chunk: &'c Chunk<'_>) -> Option<(usize, usize, &'c str)> {
+    let [choice] = &chunk.choices[..] else {
+        return None;
+    };
+    let plain = chunk.usage.is_none()
+        && chunk.error.is_none()
+        && choice.finish.is_none()
+        && choice.token_ids.is_none();
+    let index = usize::try_from(choice.index).ok().filter(|_| plain)?;
+    match &choice.delta {
+        Delta {
+            content: Some(text),
+            reasoning: None,
+            role: None,
+            tool_calls: None,
+        } => Some((index, 0, text)),
+        Delta {
+            content: None,
+            reasoning: Some(text),
+            role: None,
+            tool_calls: None,
+        } => Some((index, 1, text)),
+        _ => None,
+    }
+}

@@ -1,0 +1,120 @@
+//! vLLM's `OpenAI` server: uvicorn heads, pydantic's JSON, vLLM's chunks.
+
+pub(super) mod chunk;
+mod message;
+pub(super) mod models;
+pub(super) mod refusal;
+pub(super) mod request;
+pub(super) mod sampling;
+mod schema;
+mod validators;
+pub(super) mod whole;
+
+pub use request::{DetokenizeRequest, TokenizeRequest};
+
+use crate::dialect::{Content, Head};
+use crate::failure::Failure;
+use crate::http1;
+use crate::request::Endpoint;
+
+/// What differs between versions.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Profile {
+    /// `vllm-0.33.0`
+    pub name: &'static str,
+    /// As `/version` says it.
+    pub version: &'static str,
+    /// Hash of the recorded engine configuration, in `system_fingerprint`.
+    fingerprint_hash: &'static str,
+    /// Streamed chunks end with `kv_transfer_params`.
+    streams_kv_transfer_params: bool,
+    /// Choices have `weight_versions`.
+    has_weight_versions: bool,
+    /// The refusal of an empty prompt list names the parameter.
+    names_prompt_parameter: bool,
+}
+
+/// All profiles, the newest first.
+pub static PROFILES: [Profile; 2] = [
+    Profile {
+        name: "vllm-0.33.0",
+        version: "0.33.0",
+        fingerprint_hash: "3b405636",
+        streams_kv_transfer_params: true,
+        has_weight_versions: true,
+        names_prompt_parameter: true,
+    },
+    Profile {
+        name: "vllm-0.32.0",
+        version: "0.32.0",
+        fingerprint_hash: "2bce7987",
+        streams_kv_transfer_params: false,
+        has_weight_versions: false,
+        names_prompt_parameter: false,
+    },
+];
+
+impl Profile {
+    pub(super) fn fingerprint(&self) -> String {
+        format!("vllm-{}-{}", self.version, self.fingerprint_hash)
+    }
+
+    pub(super) fn no_prompts(&self) -> Failure {
+        let message = "You must pass at least one prompt";
+        if self.names_prompt_parameter {
+            Failure::bad_request(format!("{message} (parameter=prompt)"), Some("prompt"))
+        } else {
+            Failure::bad_request(message, None)
+        }
+    }
+}
+
+pub(super) fn response_id(endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
+    let prefix = match endpoint {
+        Endpoint::Chat => "chatcmpl",
+        Endpoint::Completions => "cmpl",
+    };
+    match given {
+        Some(given) => format!("{prefix}-{given}"),
+        None => format!("{prefix}-{random:016x}"),
+    }
+}
+
+pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
+    let length;
+    let mut headers: Vec<(&str, &str)> = Vec::with_capacity(8);
+    headers.extend([("date", head.date), ("server", "uvicorn")]);
+    let (bytes, kind) = match head.content {
+        Content::Empty => (Some(0), None),
+        Content::Json(bytes) => (Some(bytes), Some("application/json")),
+        Content::Stream => (None, Some("text/event-stream; charset=utf-8")),
+        Content::Text(bytes) => (Some(bytes), Some("text/plain; charset=utf-8")),
+    };
+    headers.extend(head.extra.filter(|(name, _)| *name == "allow"));
+    if let Some(bytes) = bytes {
+        length = bytes.to_string();
+        headers.push(("content-length", &length));
+    }
+    headers.extend(head.extra.filter(|(name, _)| *name != "allow"));
+    headers.extend(kind.map(|kind| ("content-type", kind)));
+    headers.push(("vary", "Origin"));
+    if head.close {
+        headers.push(("connection", "close"));
+    }
+    if head.content == Content::Stream {
+        headers.push(("transfer-encoding", "chunked"));
+    }
+    http1::write_head(head.status, headers, out);
+}
+
+pub(super) fn write_invalid(date: &str, out: &mut Vec<u8>) {
+    let headers = [
+        ("date", date),
+        ("server", "uvicorn"),
+        ("content-type", "text/plain; charset=utf-8"),
+        ("content-length", "30"),
+        ("connection", "close"),
+    ];
+    http1::write_head(400, headers, out);
+    out.extend_from_slice(b"Invalid HTTP request received.");
+}

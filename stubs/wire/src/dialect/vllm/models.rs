@@ -1,0 +1,73 @@
+//! `/v1/models`
+
+use serde::Serialize;
+
+use crate::dialect::Models;
+
+/// Appends the JSON of the model list.
+pub(crate) fn encode(models: &Models<'_>, mut random_id: impl FnMut() -> u64, out: &mut Vec<u8>) {
+    let created = models.created;
+    let card = |id| Card {
+        id,
+        object: "model",
+        created,
+        owned_by: "vllm",
+        root: models.root,
+        parent: (),
+        max_model_len: models.max_model_len,
+        permission: [Permission {
+            id: format!("modelperm-{:016x}", random_id()),
+            object: "model_permission",
+            created,
+            allow_create_engine: false,
+            allow_sampling: true,
+            allow_logprobs: true,
+            allow_search_indices: false,
+            allow_view: true,
+            allow_fine_tuning: false,
+            organization: "*",
+            group: (),
+            is_blocking: false,
+        }],
+    };
+    let list = List {
+        object: "list",
+        data: models.names.iter().map(card).collect(),
+    };
+    serde_json::to_writer(out, &list).expect("strings and numbers encode");
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    object: &'static str,
+    data: Vec<Card<'a>>,
+}
+
+#[derive(Serialize)]
+struct Card<'a> {
+    id: &'a String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    root: &'a str,
+    parent: (),
+    max_model_len: Option<u64>,
+    permission: [Permission; 1],
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the wire object's own flags")]
+struct Permission {
+    id: String,
+    object: &'static str,
+    created: u64,
+    allow_create_engine: bool,
+    allow_sampling: bool,
+    allow_logprobs: bool,
+    allow_search_indices: bool,
+    allow_view: bool,
+    allow_fine_tuning: bool,
+    organization: &'static str,
+    group: (),
+    is_blocking: bool,
+}

@@ -1,0 +1,312 @@
+//! Start lines and headers, as llhttp reads them.
+
+/// How the end of a message body is found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Framing {
+    /// `Transfer-Encoding: chunked`
+    Chunked,
+    /// `Content-Length`, in bytes; 0 where there is no body.
+    Length(u64),
+    /// The connection's end, for responses alone.
+    UntilClose,
+}
+
+/// Bytes that are no HTTP/1 message head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not an HTTP/1 message head")]
+pub struct BadHead;
+
+/// A request's start line and the headers that matter to a stub.
+#[derive(Clone, Debug)]
+pub struct RequestHead<'a> {
+    /// `POST`
+    pub method: &'a str,
+    /// The target as sent, query included.
+    pub target: &'a str,
+    /// All headers as sent.
+    pub headers: Vec<(&'a str, &'a [u8])>,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// The connection may serve another request.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue`.
+    pub expect_continue: bool,
+}
+
+impl<'a> RequestHead<'a> {
+    /// Reads a head from the front of `bytes` and gives its length; `None` asks for more bytes.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, BadHead> {
+        let mut few = [httparse::EMPTY_HEADER; 48];
+        match Self::parse_with(bytes, &mut few) {
+            Err(httparse::Error::TooManyHeaders) => {
+                let mut many = vec![httparse::EMPTY_HEADER; 2048];
+                Self::parse_with(bytes, &mut many).map_err(|_| BadHead)?
+            }
+            Err(_) => return Err(BadHead),
+            Ok(head) => head,
+        }
+        .map(|(head, length)| {
+            let strict = lines_end_in_crlf(&bytes[..length]) && METHODS.contains(&head.method);
+            strict.then_some((head, length)).ok_or(BadHead)
+        })
+        .transpose()
+    }
+
+    /// The first header of that name, whatever its case, if it is text.
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        let (_, value) = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// The path of the target, without scheme, authority and query.
+    pub fn path(&self) -> &'a str {
+        let target = match self.target.split_once("://") {
+            Some((_, rest)) if !self.target.starts_with('/') => {
+                rest.find('/').map_or("/", |slash| &rest[slash..])
+            }
+            _ => self.target,
+        };
+        target.split(['?', '#']).next().unwrap_or("/")
+    }
+
+    fn parse_with<'h>(
+        bytes: &'a [u8],
+        headers: &'h mut [httparse::Header<'a>],
+    ) -> Result<Option<(Self, usize)>, httparse::Error> {
+        let mut request = httparse::Request::new(headers);
+        let httparse::Status::Complete(length) = request.parse(bytes)? else {
+            return Ok(None);
+        };
+        let http11 = request.version == Some(1);
+        let fields = Fields::read(request.headers, http11)?;
+        let head = Self {
+            method: request.method.ok_or(httparse::Error::Token)?,
+            target: request.path.ok_or(httparse::Error::Token)?,
+            headers: request
+                .headers
+                .iter()
+                .map(|header| (header.name, header.value))
+                .collect(),
+            framing: match (fields.chunked, fields.length) {
+                (true, Some(_)) => return Err(httparse::Error::HeaderValue),
+                (true, None) => Framing::Chunked,
+                (false, length) => Framing::Length(length.unwrap_or(0)),
+            },
+            keep_alive: fields.keep_alive,
+            expect_continue: fields.expect_continue && http11,
+        };
+        Ok(Some((head, length)))
+    }
+}
+
+/// A response's status and framing, as a client needs them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ResponseHead {
+    /// `200`
+    pub status: u16,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// The connection may serve another request.
+    pub keep_alive: bool,
+    /// The body is an event stream.
+    pub event_stream: bool,
+}
+
+impl ResponseHead {
+    /// Reads a head from the front of `bytes` and gives its length; `None` asks for more bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, BadHead> {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(length) = response.parse(bytes).map_err(|_| BadHead)? else {
+            return Ok(None);
+        };
+        let status = response.code.ok_or(BadHead)?;
+        let fields = Fields::read(response.headers, response.version == Some(1));
+        let fields = fields.map_err(|_| BadHead)?;
+        let framing = match (fields.chunked, fields.length) {
+            _ if status < 200 || status == 204 || status == 304 => Framing::Length(0),
+            (true, _) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilClose,
+        };
+        let head = Self {
+            status,
+            framing,
+            keep_alive: fields.keep_alive && framing != Framing::UntilClose,
+            event_stream: fields.event_stream,
+        };
+        Ok(Some((head, length)))
+    }
+}
+
+/// Methods that llhttp knows.
+const METHODS: [&str; 35] = [
+    "ACL",
+    "BIND",
+    "CHECKOUT",
+    "CONNECT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LINK",
+    "LOCK",
+    "M-SEARCH",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MOVE",
+    "NOTIFY",
+    "OPTIONS",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "SOURCE",
+    "SUBSCRIBE",
+    "TRACE",
+    "UNBIND",
+    "UNLINK",
+    "UNLOCK",
+    "UNSUBSCRIBE",
+    "QUERY",
+];
+
+fn lines_end_in_crlf(head: &[u8]) -> bool {
+    let mut previous = 0;
+    head.iter().all(|&byte| {
+        let strict = byte != b'\n' || previous == b'\r';
+        previous = byte;
+        strict
+    })
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a head")]
+struct Fields {
+    chunked: bool,
+    event_stream: bool,
+    expect_continue: bool,
+    keep_alive: bool,
+    length: Option<u64>,
+}
+
+impl Fields {
+    fn read(headers: &[httparse::Header<'_>], http11: bool) -> Result<Self, httparse::Error> {
+        let mut fields = Self {
+            chunked: false,
+            event_stream: false,
+            expect_continue: false,
+            keep_alive: http11,
+            length: None,
+        };
+        for header in headers {
+            let value = header.value.trim_ascii();
+            match header.name.len() {
+                6 if header.name.eq_ignore_ascii_case("expect") => {
+                    fields.expect_continue = value.eq_ignore_ascii_case(b"100-continue");
+                }
+                10 if header.name.eq_ignore_ascii_case("connection") => {
+                    let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                    if tokens
+                        .clone()
+                        .any(|token| token.eq_ignore_ascii_case(b"close"))
+                    {
+                        fields.keep_alive = false;
+                    } else if tokens.any(|token| token.eq_ignore_ascii_case(b"keep-alive")) {
+                        fields.keep_alive = true;
+                    }
+                }
+                12 if header.name.eq_ignore_ascii_case("content-type") => {
+                    fields.event_stream = value
+                        .get(..17)
+                        .is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+                }
+                14 if header.name.eq_ignore_ascii_case("content-length") => {
+                    if fields.length.is_some() || !value.iter().all(u8::is_ascii_digit) {
+                        return Err(httparse::Error::HeaderValue);
+                    }
+                    let digits = std::str::from_utf8(value).expect("digits are ASCII");
+                    let length = digits.parse().map_err(|_| httparse::Error::HeaderValue)?;
+                    fields.length = Some(length);
+                }
+                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    fields.chunked = value.to_ascii_lowercase().ends_with(b"chunked");
+                }
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<usize>, BadHead> {
+        RequestHead::parse(text.as_bytes()).map(|head| head.map(|(_, length)| length))
+    }
+
+    #[test]
+    fn heads_that_llhttp_refuses_are_refused() {
+        for bad in [
+            "GARBAGE\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "GET /version HTTP/1.1\nHost: a\n\n",
+            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "\x16\x03\x01\x02\x00",
+        ] {
+            assert_eq!(parse(bad), Err(BadHead), "{bad:?}");
+        }
+        assert_eq!(parse("GET / HTTP/1.1\r\nHost: a"), Ok(None));
+    }
+
+    #[test]
+    fn the_path_is_found_in_every_target_form() {
+        for (target, path) in [
+            ("/a/b?x=http://c/d", "/a/b"),
+            ("http://127.0.0.1:8000/version", "/version"),
+            ("http://127.0.0.1:8000", "/"),
+            ("*", "*"),
+        ] {
+            let text = format!("GET {target} HTTP/1.1\r\n\r\n");
+            let (head, _) = RequestHead::parse(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.path(), path, "{target}");
+        }
+    }
+
+    #[test]
+    fn many_and_long_headers_are_accepted() {
+        let many = "x-many: v\r\n".repeat(300);
+        let long = "v".repeat(70_000);
+        let text = format!("GET / HTTP/1.1\r\n{many}x-long: {long}\r\n\r\n");
+        assert_eq!(parse(&text), Ok(Some(text.len())));
+    }
+
+    #[test]
+    fn keep_alive_follows_version_and_header() {
+        for (version, header, expected) in [
+            ("1.1", "", true),
+            ("1.0", "", false),
+            ("1.1", "Connection: close\r\n", false),
+            ("1.1", "Connection: Upgrade, Close\r\n", false),
+            ("1.0", "Connection: keep-alive\r\n", true),
+        ] {
+            let text = format!("GET / HTTP/{version}\r\n{header}\r\n");
+            let (head, _) = RequestHead::parse(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.keep_alive, expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! HTTP/1.1 as far as the imitated servers and their clients speak it: heads and message bodies.
+//!
+//! Strictness follows llhttp, which is what uvicorn reads requests with: line ends are CRLF, methods
+//! are known ones, a content length is digits.
+
+mod body;
+mod head;
+
+use std::fmt::Write as _;
+
+pub use body::{BadChunk, BodyDecoder};
+pub use head::{BadHead, Framing, RequestHead, ResponseHead};
+
+/// Appends a status line and headers, in order, and the blank line.
+pub fn write_head<'h>(
+    status: u16,
+    headers: impl IntoIterator<Item = (&'h str, &'h str)>,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_number(usize::from(status), out);
+    out.push(b' ');
+    out.extend_from_slice(reason(status).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in headers {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what `content` writes as one chunk of a chunked body, its size in lower-case hex.
+pub fn write_chunk(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    content(out);
+    let mut size = String::with_capacity(10);
+    write!(size, "{:x}\r\n", out.len() - start).expect("a String takes all");
+    out.splice(start..start, size.bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The chunk that ends a chunked body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The interim answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Appends a decimal number.
+pub fn write_number(number: usize, out: &mut Vec<u8>) {
+    use std::io::Write as _;
+    write!(out, "{number}").expect("a Vec takes all");
+}
+
+/// The reason phrase as Python's `http.HTTPStatus` has it.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        307 => "Temporary Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Request Entity Too Large",
+        422 => "Unprocessable Entity",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "",
+    }
+}

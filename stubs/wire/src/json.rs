@@ -1,0 +1,502 @@
+//! JSON as Python's `json.loads` reads it, borrowed from the body.
+//!
+//! The servers imitated here accept what Python accepts (`NaN`, duplicate keys, lone surrogates) and
+//! quote Python's error texts with Python's character offsets, so a stricter parser cannot stand in.
+
+use std::borrow::Cow;
+
+/// Deepest nesting that is read; Python raises `RecursionError` not far beyond.
+const MAX_DEPTH: usize = 900;
+/// Most digits of an integer that Python converts.
+const MAX_DIGITS: usize = 4300;
+
+/// A JSON value that borrows from the text it was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json<'a> {
+    /// `[…]`
+    Array(Vec<Self>),
+    /// `true` or `false`
+    Bool(bool),
+    /// `null`
+    Null,
+    /// A number as written, or `NaN`, `Infinity`, `-Infinity`.
+    Number(&'a str),
+    /// `{…}`, keys in order as written, duplicates included.
+    Object(Object<'a>),
+    /// A string.
+    String(Cow<'a, str>),
+    /// A string with lone surrogates, which stand here as U+FFFD.
+    Surrogates(String),
+}
+
+/// The members of an object as written; of a repeated key the last one counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Object<'a>(pub Vec<(Cow<'a, str>, Json<'a>)>);
+
+impl<'a> Object<'a> {
+    /// The value of `key`, the last one if it is repeated.
+    pub fn get(&self, key: &str) -> Option<&Json<'a>> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Number of different keys, as Python's `len(dict)`.
+    pub fn distinct(&self) -> usize {
+        let mut keys: Vec<&str> = self.0.iter().map(|(name, _)| name.as_ref()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len()
+    }
+}
+
+impl<'a> Json<'a> {
+    /// Reads one value and nothing behind it; a UTF-8 byte order mark before it is skipped.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, JsonError> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
+        let mut reader = Reader { text, at: 0 };
+        reader.skip_whitespace();
+        let value = reader.value(0)?;
+        reader.skip_whitespace();
+        if reader.at < text.len() {
+            return Err(reader.error("Extra data", reader.at));
+        }
+        Ok(value)
+    }
+
+    /// The text of a string without lone surrogates.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The members of an object.
+    pub fn as_object(&self) -> Option<&Object<'a>> {
+        match self {
+            Self::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+}
+
+impl From<&Json<'_>> for serde_json::Value {
+    /// The value for a library that takes `serde_json`'s; a number beyond it becomes `null`.
+    fn from(json: &Json<'_>) -> Self {
+        match json {
+            Json::Array(items) => items.iter().map(Self::from).collect(),
+            Json::Bool(flag) => Self::Bool(*flag),
+            Json::Null => Self::Null,
+            Json::Number(text) => text
+                .parse::<serde_json::Number>()
+                .map_or(Self::Null, Self::Number),
+            Json::Object(members) => members
+                .0
+                .iter()
+                .map(|(name, value)| (name.to_string(), Self::from(value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+            Json::String(text) => Self::String(text.to_string()),
+            Json::Surrogates(text) => Self::String(text.clone()),
+        }
+    }
+}
+
+/// Why a text is not JSON, in Python's words.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum JsonError {
+    /// The bytes are not UTF-8.
+    #[error("not UTF-8")]
+    NotUtf8,
+    /// `json.JSONDecodeError`: message and offset in characters.
+    #[error("{message} at character {offset}")]
+    Syntax {
+        /// Python's message.
+        message: &'static str,
+        /// Offset of the fault in characters, not bytes.
+        offset: usize,
+    },
+    /// Nested too deeply or a number too long for Python's parser.
+    #[error("beyond the parser's limits")]
+    TooLarge,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn error(&self, message: &'static str, at: usize) -> JsonError {
+        let offset = self.text[..at].chars().count();
+        JsonError::Syntax { message, offset }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_whitespace(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json<'a>, JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::TooLarge);
+        }
+        let rest = &self.text[self.at..];
+        let (literal, value) = match self.peek() {
+            Some(b'"') => return self.string(),
+            Some(b'{') => return self.object(depth),
+            Some(b'[') => return self.array(depth),
+            Some(b'n') => ("null", Json::Null),
+            Some(b't') => ("true", Json::Bool(true)),
+            Some(b'f') => ("false", Json::Bool(false)),
+            Some(b'N') => ("NaN", Json::Number("NaN")),
+            Some(b'I') => ("Infinity", Json::Number("Infinity")),
+            Some(b'-') if rest.starts_with("-I") => ("-Infinity", Json::Number("-Infinity")),
+            _ => return self.number(),
+        };
+        if !rest.starts_with(literal) {
+            return Err(self.error("Expecting value", self.at));
+        }
+        self.at += literal.len();
+        Ok(value)
+    }
+
+    /// The longest prefix that is a number, as Python's regular expression takes it.
+    fn number(&mut self) -> Result<Json<'a>, JsonError> {
+        let bytes = &self.text.as_bytes()[self.at..];
+        let digits = |from: usize| {
+            bytes[from..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count()
+        };
+        let sign = usize::from(bytes.first() == Some(&b'-'));
+        let whole = match bytes.get(sign) {
+            Some(b'0') => 1,
+            Some(_) => digits(sign),
+            None => 0,
+        };
+        if whole == 0 {
+            return Err(self.error("Expecting value", self.at));
+        }
+        let mut end = sign + whole;
+        if bytes.get(end) == Some(&b'.') {
+            match digits(end + 1) {
+                0 => {}
+                fraction => end += 1 + fraction,
+            }
+        }
+        if matches!(bytes.get(end), Some(b'e' | b'E')) {
+            let signed = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+            match bytes
+                .get(end + 1 + signed)
+                .map_or(0, |_| digits(end + 1 + signed))
+            {
+                0 => {}
+                exponent => end += 1 + signed + exponent,
+            }
+        }
+        if end == sign + whole && whole > MAX_DIGITS {
+            return Err(JsonError::TooLarge);
+        }
+        let number = &self.text[self.at..self.at + end];
+        self.at += end;
+        Ok(Json::Number(number))
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Json<'a>, JsonError> {
+        self.at += 1;
+        self.skip_whitespace();
+        let mut items = Vec::new();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Json::Array(items));
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            self.skip_whitespace();
+            match self.peek() {
+                Some(b']') => break,
+                Some(b',') => self.at += 1,
+                _ => return Err(self.error("Expecting ',' delimiter", self.at)),
+            }
+            self.skip_whitespace();
+        }
+        self.at += 1;
+        Ok(Json::Array(items))
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Json<'a>, JsonError> {
+        self.at += 1;
+        self.skip_whitespace();
+        let mut members = Vec::new();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Json::Object(Object(members)));
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                let message = "Expecting property name enclosed in double quotes";
+                return Err(self.error(message, self.at));
+            }
+            let name = match self.string()? {
+                Json::String(name) => name,
+                Json::Surrogates(name) => name.into(),
+                _ => unreachable!("string() yields strings"),
+            };
+            self.skip_whitespace();
+            if self.peek() != Some(b':') {
+                return Err(self.error("Expecting ':' delimiter", self.at));
+            }
+            self.at += 1;
+            self.skip_whitespace();
+            members.push((name, self.value(depth + 1)?));
+            self.skip_whitespace();
+            match self.peek() {
+                Some(b'}') => break,
+                Some(b',') => self.at += 1,
+                _ => return Err(self.error("Expecting ',' delimiter", self.at)),
+            }
+            self.skip_whitespace();
+        }
+        self.at += 1;
+        Ok(Json::Object(Object(members)))
+    }
+
+    fn string(&mut self) -> Result<Json<'a>, JsonError> {
+        let quote = self.at;
+        let start = quote + 1;
+        let end = self.plain_run(start, quote)?;
+        if self.text.as_bytes()[end] == b'"' {
+            self.at = end + 1;
+            return Ok(Json::String(Cow::Borrowed(&self.text[start..end])));
+        }
+        let mut text = String::from(&self.text[start..end]);
+        let mut lone_surrogates = false;
+        self.at = end;
+        loop {
+            let unit = self.escape(quote)?;
+            lone_surrogates |= unit.is_none();
+            text.push(unit.unwrap_or('\u{fffd}'));
+            let end = self.plain_run(self.at, quote)?;
+            text.push_str(&self.text[self.at..end]);
+            self.at = end;
+            if self.text.as_bytes()[end] == b'"' {
+                self.at += 1;
+                break;
+            }
+        }
+        Ok(if lone_surrogates {
+            Json::Surrogates(text)
+        } else {
+            Json::String(text.into())
+        })
+    }
+
+    /// Index of the next quote or backslash from `start`.
+    fn plain_run(&self, start: usize, quote: usize) -> Result<usize, JsonError> {
+        let bytes = &self.text.as_bytes()[start..];
+        let length = bytes
+            .iter()
+            .position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20)
+            .ok_or_else(|| self.error("Unterminated string starting at", quote))?;
+        if bytes[length] < 0x20 {
+            return Err(self.error("Invalid control character at", start + length));
+        }
+        Ok(start + length)
+    }
+
+    /// One escape at the backslash `self.at`; `None` is a lone surrogate.
+    fn escape(&mut self, quote: usize) -> Result<Option<char>, JsonError> {
+        let backslash = self.at;
+        let plain = match self.text.as_bytes().get(backslash + 1) {
+            None => return Err(self.error("Unterminated string starting at", quote)),
+            Some(b'u') => return self.unicode_escape(),
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(_) => return Err(self.error("Invalid \\escape", backslash)),
+        };
+        self.at = backslash + 2;
+        Ok(Some(plain))
+    }
+
+    fn unicode_escape(&mut self) -> Result<Option<char>, JsonError> {
+        let unit = |at: usize| {
+            let digits = self.text.as_bytes().get(at + 2..at + 6)?;
+            let valid =
+                self.text[at..].starts_with("\\u") && digits.iter().all(u8::is_ascii_hexdigit);
+            let digits =
+                valid.then(|| std::str::from_utf8(digits).expect("hex digits are ASCII"))?;
+            u32::from_str_radix(digits, 16).ok()
+        };
+        let at = self.at;
+        let Some(first) = unit(at) else {
+            return Err(self.error("Invalid \\uXXXX escape", at + 1));
+        };
+        if (0xd800..0xdc00).contains(&first)
+            && let Some(second @ 0xdc00..0xe000) = unit(at + 6)
+        {
+            self.at = at + 12;
+            let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+            return Ok(char::from_u32(code));
+        }
+        self.at = at + 6;
+        Ok(char::from_u32(first))
+    }
+}
+
+/// Appends `text` as the inside of a JSON string, without the quotes.
+///
+/// Escapes what pydantic, orjson and Python's `json.dumps(ensure_ascii=False)` escape, in their
+/// spelling: `\b \t \n \f \r \" \\` and `\u00xx` for other control characters below 0x20.
+pub fn escape_into(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let bytes = text.as_bytes();
+    let mut start = 0;
+    for (index, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[start..index]);
+        start = index + 1;
+        let short = match byte {
+            b'"' | b'\\' => byte,
+            0x08 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0x0c => b'f',
+            b'\r' => b'r',
+            _ => {
+                let low = HEX[usize::from(byte & 0xf)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', short]);
+    }
+    out.extend_from_slice(&bytes[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts with what `json.loads` of `CPython` says of them.
+    const PYTHON: &[(&str, &str, usize)] = &[
+        ("", "Expecting value", 0),
+        ("{", "Expecting property name enclosed in double quotes", 1),
+        ("{\"a\"", "Expecting ':' delimiter", 4),
+        ("{\"a\":", "Expecting value", 5),
+        ("{\"a\":1", "Expecting ',' delimiter", 6),
+        (
+            "{\"a\":1,}",
+            "Expecting property name enclosed in double quotes",
+            7,
+        ),
+        ("[1,]", "Expecting value", 3),
+        ("[1", "Expecting ',' delimiter", 2),
+        ("[", "Expecting value", 1),
+        ("\"abc", "Unterminated string starting at", 0),
+        ("\"a\tb\"", "Invalid control character at", 2),
+        ("\"a\\x\"", "Invalid \\escape", 2),
+        ("\"a\\u12\"", "Invalid \\uXXXX escape", 3),
+        ("\"\\u12zz11\"", "Invalid \\uXXXX escape", 2),
+        ("\"a\\", "Unterminated string starting at", 0),
+        ("01", "Extra data", 1),
+        ("-", "Expecting value", 0),
+        ("1.", "Extra data", 1),
+        ("1e", "Extra data", 1),
+        ("nul", "Expecting value", 0),
+        ("-Inf", "Expecting value", 0),
+        ("\"éé\" x", "Extra data", 5),
+    ];
+
+    #[test]
+    fn errors_are_pythons() {
+        for &(text, message, offset) in PYTHON {
+            let expected = Err(JsonError::Syntax { message, offset });
+            assert_eq!(Json::parse(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn python_extras_are_accepted() {
+        assert_eq!(Json::parse(b"NaN"), Ok(Json::Number("NaN")));
+        assert_eq!(Json::parse(b" -Infinity "), Ok(Json::Number("-Infinity")));
+        assert_eq!(
+            Json::parse(br#""\ud83d\ude00""#),
+            Ok(Json::String("😀".into()))
+        );
+        assert_eq!(
+            Json::parse(br#""\ud800x""#),
+            Ok(Json::Surrogates("\u{fffd}x".into()))
+        );
+        let twice = Json::parse(br#"{"a":1,"a":2}"#).unwrap();
+        let members = twice.as_object().unwrap();
+        assert_eq!(members.get("a"), Some(&Json::Number("2")));
+        assert_eq!(members.distinct(), 1);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let deep = "[".repeat(100_000);
+        assert_eq!(Json::parse(deep.as_bytes()), Err(JsonError::TooLarge));
+    }
+
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_serde_json_writes(value in value()) {
+            let text = value.to_string();
+            let read = Json::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(serde_json::Value::from(&read), value);
+        }
+
+        #[test]
+        fn accepts_whatever_serde_json_accepts(bytes in ".{0,40}") {
+            if serde_json::from_str::<serde_json::Value>(&bytes).is_ok() {
+                prop_assert!(Json::parse(bytes.as_bytes()).is_ok());
+            }
+        }
+
+        #[test]
+        fn escapes_as_serde_json_does(text in any::<String>()) {
+            let mut out = vec![b'"'];
+            escape_into(&text, &mut out);
+            out.push(b'"');
+            prop_assert_eq!(out, serde_json::to_vec(&text).unwrap());
+        }
+    }
+}

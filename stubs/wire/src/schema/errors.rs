@@ -1,0 +1,249 @@
+//! Walks a body along its schema and collects what pydantic would say.
+
+use std::fmt::Write as _;
+
+use crate::failure::{ErrorObject, Failure};
+use crate::json::Json;
+use crate::python;
+
+use super::coerce::{self, Coercion, float, int};
+use super::shown::{hide_paths, is_shown};
+use super::{Field, Kind, Presence};
+
+/// Errors listed in full; the rest are counted.
+const MAX_REPORTED: usize = 10;
+/// Characters of an input that are shown.
+const MAX_INPUT: usize = 200;
+
+#[derive(Default)]
+pub(super) struct Errors {
+    /// Errors are counted alone.
+    quiet: bool,
+    pub(super) path: Vec<String>,
+    lines: Vec<String>,
+    first_path: Option<String>,
+    count: usize,
+}
+
+impl Errors {
+    pub(super) fn into_failure(self) -> Failure {
+        let noun = if self.count == 1 { "error" } else { "errors" };
+        let mut message = format!("{} validation {noun}:", self.count);
+        for line in &self.lines {
+            write!(message, "\n  {line}").expect("a String takes all");
+        }
+        if self.count > MAX_REPORTED {
+            let more = self.count - MAX_REPORTED;
+            write!(message, "\n  ...and {more} more {noun}").expect("a String takes all");
+        }
+        Failure::Error(ErrorObject {
+            message: hide_paths(&message),
+            kind: "Bad Request",
+            param: self.first_path,
+            code: 400,
+        })
+    }
+
+    pub(super) fn push(&mut self, kind: &str, msg: &str, input: &Json<'_>, ctx: Option<String>) {
+        self.count += 1;
+        if self.quiet {
+            return;
+        }
+        let mut location = String::from("body");
+        for segment in self.path.iter().filter(|segment| is_shown(segment)) {
+            location.push('.');
+            location.push_str(segment);
+        }
+        if self.lines.len() < MAX_REPORTED {
+            let shown = python::summary(input);
+            let shown = match shown.char_indices().nth(MAX_INPUT) {
+                Some((cut, _)) if matches!(input, Json::String(_) | Json::Surrogates(_)) => {
+                    format!("{}...[truncated]", &shown[..cut])
+                }
+                Some((cut, _)) => shown[..cut].to_owned(),
+                None => shown,
+            };
+            let mut line = format!(
+                "{{'type': '{kind}', 'loc': {}, 'msg': {}, 'input': {}",
+                python::repr(&location),
+                python::repr(msg),
+                python::repr(&shown)
+            );
+            if let Some(ctx) = ctx {
+                write!(line, ", 'ctx': {ctx}").expect("a String takes all");
+            }
+            line.push('}');
+            self.lines.push(line);
+        }
+        self.first_path.get_or_insert(location);
+    }
+
+    pub(super) fn plain(&mut self, kind: &str, msg: &str, input: &Json<'_>) {
+        self.push(kind, msg, input, None);
+    }
+
+    fn at(&mut self, segment: &(impl ToString + ?Sized), check: impl FnOnce(&mut Self)) {
+        if self.quiet {
+            return check(self);
+        }
+        self.path.push(segment.to_string());
+        check(self);
+        self.path.pop();
+    }
+
+    pub(super) fn check(&mut self, value: &Json<'_>, kind: &Kind) {
+        match *kind {
+            Kind::Any => {}
+            Kind::Bool => {
+                if let Err(error) = coerce::bool(value) {
+                    self.coercion(error, value);
+                }
+            }
+            Kind::Bytes => self.check_text(value, "bytes_type", "Input should be a valid bytes"),
+            Kind::Dataclass(name) => self.check_dataclass(value, name),
+            Kind::Dict(kind) => self.check_dict(value, kind),
+            Kind::Float => {
+                if let Err(error) = float(value) {
+                    self.coercion(error, value);
+                }
+            }
+            Kind::Int { ge, le } => self.check_int(value, ge, le),
+            Kind::List(kind, longest) => self.check_list(value, kind, longest),
+            Kind::Iterable => {
+                if !matches!(value, Json::Array(_) | Json::Object(_)) {
+                    self.plain("iterable_type", "Input should be iterable", value);
+                }
+            }
+            Kind::Literal(words) => self.check_literal(value, words),
+            Kind::Member(name, kind) => self.at(name, |errors| errors.check(value, kind)),
+            Kind::Model(fields) => {
+                let msg = "Input should be a valid dictionary or object to extract fields from";
+                self.check_fields(value, fields, "model_attributes_type", msg);
+            }
+            Kind::Record(fields) => {
+                let msg = "Input should be a valid dictionary";
+                self.check_fields(value, fields, "dict_type", msg);
+            }
+            Kind::Str => self.check_text(value, "string_type", "Input should be a valid string"),
+            Kind::Union(kinds) => {
+                if !kinds.iter().any(|kind| accepts(value, kind)) {
+                    for kind in kinds {
+                        self.check(value, kind);
+                    }
+                }
+            }
+        }
+    }
+
+    fn coercion(&mut self, error: Coercion, value: &Json<'_>) {
+        let (kind, msg) = error.texts();
+        self.plain(kind, msg, value);
+    }
+
+    fn check_text(&mut self, value: &Json<'_>, kind: &str, msg: &str) {
+        if !matches!(value, Json::String(_) | Json::Surrogates(_)) {
+            self.plain(kind, msg, value);
+        }
+    }
+
+    fn check_dataclass(&mut self, value: &Json<'_>, name: &str) {
+        if value.as_object().is_none() {
+            let msg = format!("Input should be a dictionary or an instance of {name}");
+            let ctx = format!("{{'class_name': '{name}'}}");
+            self.push("dataclass_type", &msg, value, Some(ctx));
+        }
+    }
+
+    fn check_dict(&mut self, value: &Json<'_>, kind: &Kind) {
+        let Json::Object(members) = value else {
+            return self.plain("dict_type", "Input should be a valid dictionary", value);
+        };
+        for (name, value) in &members.0 {
+            self.at(name, |errors| errors.check(value, kind));
+        }
+    }
+
+    fn check_int(&mut self, value: &Json<'_>, ge: i128, le: i128) {
+        match int(value) {
+            Err(error) => self.coercion(error, value),
+            Ok(number) if number < ge => {
+                let msg = format!("Input should be greater than or equal to {ge}");
+                self.push(
+                    "greater_than_equal",
+                    &msg,
+                    value,
+                    Some(format!("{{'ge': {ge}}}")),
+                );
+            }
+            Ok(number) if number > le => {
+                let msg = format!("Input should be less than or equal to {le}");
+                self.push(
+                    "less_than_equal",
+                    &msg,
+                    value,
+                    Some(format!("{{'le': {le}}}")),
+                );
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn check_list(&mut self, value: &Json<'_>, kind: &Kind, longest: usize) {
+        let Json::Array(items) = value else {
+            return self.plain("list_type", "Input should be a valid list", value);
+        };
+        let length = items.len();
+        if length > longest {
+            let msg =
+                format!("List should have at most {longest} items after validation, not {length}");
+            let ctx = format!(
+                "{{'field_type': 'List', 'max_length': {longest}, 'actual_length': {length}}}"
+            );
+            return self.push("too_long", &msg, value, Some(ctx));
+        }
+        for (index, item) in items.iter().enumerate() {
+            self.at(&index, |errors| errors.check(item, kind));
+        }
+    }
+
+    fn check_literal(&mut self, value: &Json<'_>, words: &[&str]) {
+        if value.as_str().is_some_and(|text| words.contains(&text)) {
+            return;
+        }
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let expected = match quoted.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => quoted.concat(),
+        };
+        let msg = format!("Input should be {expected}");
+        let ctx = format!("{{'expected': {}}}", python::repr(&expected));
+        self.push("literal_error", &msg, value, Some(ctx));
+    }
+
+    fn check_fields(&mut self, value: &Json<'_>, fields: &[Field], kind: &str, msg: &str) {
+        let Json::Object(members) = value else {
+            return self.plain(kind, msg, value);
+        };
+        for field in fields {
+            match (members.get(field.name), field.presence) {
+                (None, Presence::Required | Presence::RequiredNullable) => {
+                    self.at(field.name, |errors| {
+                        errors.plain("missing", "Field required", value);
+                    });
+                }
+                (None, _) | (Some(Json::Null), Presence::Nullable | Presence::RequiredNullable) => {
+                }
+                (Some(found), _) => self.at(field.name, |errors| errors.check(found, &field.kind)),
+            }
+        }
+    }
+}
+
+pub(super) fn accepts(value: &Json<'_>, kind: &Kind) -> bool {
+    let mut errors = Errors {
+        quiet: true,
+        ..Errors::default()
+    };
+    errors.check(value, kind);
+    errors.count == 0
+}

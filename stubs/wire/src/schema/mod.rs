@@ -1,0 +1,147 @@
+//! Request bodies checked as pydantic checks them in lax mode, with its error types and texts.
+//!
+//! A schema is a table of fields in declaration order, which is the order of the errors. Coercions
+//! and texts are those of pydantic 2.14; the listing of errors is vLLM's `handlers/validation.py`.
+
+mod coerce;
+mod errors;
+mod shown;
+
+pub use coerce::{Coercion, bool, float, int};
+
+use crate::failure::Failure;
+use crate::json::{Json, Object};
+use crate::python;
+
+use errors::{Errors, accepts};
+
+/// A field of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The key.
+    pub name: &'static str,
+    /// What its value must be.
+    pub kind: Kind,
+    /// What an absent or null value does.
+    pub presence: Presence,
+}
+
+/// What a field says about being left out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Presence {
+    /// May be absent or null.
+    Nullable,
+    /// May be absent, must not be null.
+    Optional,
+    /// Must be there, not null.
+    Required,
+    /// Must be there, may be null.
+    RequiredNullable,
+}
+
+/// What a value must be.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Anything.
+    Any,
+    /// A bool, or what pydantic takes for one.
+    Bool,
+    /// A string that is taken for bytes.
+    Bytes,
+    /// A pydantic data class of that name, its members unchecked.
+    Dataclass(&'static str),
+    /// An object whose values are of one kind.
+    Dict(&'static Self),
+    /// A number.
+    Float,
+    /// An integer from `ge` to `le`.
+    Int {
+        /// Smallest.
+        ge: i128,
+        /// Largest.
+        le: i128,
+    },
+    /// A list of one kind, with a largest length.
+    List(&'static Self, usize),
+    /// One of these strings.
+    Literal(&'static [&'static str]),
+    /// Anything that Python iterates over: a list or an object.
+    Iterable,
+    /// A member of a union whose name stands in the location of its errors.
+    Member(&'static str, &'static Self),
+    /// An object with these fields.
+    Model(&'static [Field]),
+    /// An object with these fields, a typed dictionary.
+    Record(&'static [Field]),
+    /// A string.
+    Str,
+    /// Any of these; all of their errors count.
+    Union(&'static [Self]),
+}
+
+/// An integer without bounds.
+pub const INT: Kind = Kind::Int {
+    ge: i128::MIN,
+    le: i128::MAX,
+};
+
+/// An integer of 64 bits.
+pub const INT64: Kind = Kind::Int {
+    ge: i64::MIN as i128,
+    le: i64::MAX as i128,
+};
+
+/// A field that may be absent or null.
+pub const fn nullable(name: &'static str, kind: Kind) -> Field {
+    Field {
+        name,
+        kind,
+        presence: Presence::Nullable,
+    }
+}
+
+/// A field that may be absent but not null.
+pub const fn optional(name: &'static str, kind: Kind) -> Field {
+    Field {
+        name,
+        kind,
+        presence: Presence::Optional,
+    }
+}
+
+/// A field that must be there.
+pub const fn required(name: &'static str, kind: Kind) -> Field {
+    Field {
+        name,
+        kind,
+        presence: Presence::Required,
+    }
+}
+
+/// Checks a body against a model.
+///
+/// # Errors
+/// The answer of vLLM's handler for schema errors, status 400.
+pub fn check(body: Option<&Json<'_>>, fields: &'static [Field]) -> Result<(), Failure> {
+    let kind = Kind::Model(fields);
+    let body = body.unwrap_or(&Json::Null);
+    if accepts(body, &kind) {
+        return Ok(());
+    }
+    let mut errors = Errors::default();
+    match body {
+        Json::Null => errors.plain("missing", "Field required", body),
+        body => errors.check(body, &kind),
+    }
+    Err(errors.into_failure())
+}
+
+/// The answer to a body that is not JSON.
+pub fn json_invalid(message: &str, offset: usize) -> Failure {
+    let mut errors = Errors::default();
+    errors.path.push(offset.to_string());
+    let ctx = Some(format!("{{'error': {}}}", python::repr(message)));
+    let empty = Json::Object(Object::default());
+    errors.push("json_invalid", "JSON decode error", &empty, ctx);
+    errors.into_failure()
+}
