@@ -109,7 +109,7 @@ fn is_imitated(name: &str) -> bool {
         && !LATER.iter().any(|later| name.contains(later))
 }
 
-fn check(profile: &str, configuration: &str) {
+fn check(profile: &str, configuration: &str, expected_count: usize) {
     let folder = fixtures().join(format!("wire/{profile}/{configuration}"));
     let config = std::fs::read_to_string(folder.join("cases.json")).unwrap();
     let config: Config = serde_json::from_str(&config).unwrap();
@@ -134,7 +134,7 @@ fn check(profile: &str, configuration: &str) {
         different.len(),
         different.join("\n")
     );
-    println!("{profile}/{configuration}: {count} cases");
+    assert_eq!(count, expected_count);
 }
 
 /// The first place where two texts part.
@@ -158,20 +158,20 @@ fn difference(expected: &str, ours: &str) -> String {
 
 #[test]
 fn vllm_0_33_0_default() {
-    check("vllm-0.33.0", "default");
+    check("vllm-0.33.0", "default", 164);
 }
 
 #[test]
 fn vllm_0_32_0_default() {
-    check("vllm-0.32.0", "default");
+    check("vllm-0.32.0", "default", 164);
 }
 
 #[test]
 fn vllm_0_33_0_reasoning() {
-    check("vllm-0.33.0", "reasoning-qwen3");
+    check("vllm-0.33.0", "reasoning-qwen3", 28);
 }
 
 #[test]
 fn vllm_0_33_0_forced_usage() {
-    check("vllm-0.33.0", "force-include-usage");
+    check("vllm-0.33.0", "force-include-usage", 5);
 }
