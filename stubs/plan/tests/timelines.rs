@@ -1,0 +1,182 @@
+//! Whole replies as text: what is due when, and its bytes; and what holds for any of them.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use plan::ReasoningParser;
+use plan::reply::{Body, Reply};
+use plan::source::ScriptFile;
+use plan::stub::{Call, Context, Stub};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use vocab::Tokenizer;
+use wire::chunk::Chunk;
+use wire::sse;
+
+fn tokenizer(name: &str) -> Arc<Tokenizer> {
+    let bpe = |file: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizers/bpe");
+        std::fs::read_to_string(format!("{folder}/{file}")).ok()
+    };
+    let tokenizer = Tokenizer::named(name);
+    Arc::new(tokenizer.unwrap_or_else(|| Tokenizer::from_files(bpe).unwrap()))
+}
+
+fn ask(stub: &Stub, path: &str, body: &Value) -> Reply {
+    let body = body.to_string();
+    let call = Call {
+        body: body.as_bytes(),
+        content_type: Some("application/json"),
+        host: None,
+        method: "POST",
+        path,
+        target: path,
+        request_id: None,
+        wants_prompt: false,
+    };
+    let mut context = Context::new(7);
+    context.created = 1_700_000_000;
+    stub.reply(&call, &mut context).unwrap()
+}
+
+/// A line for each step: when it is due, and its data.
+fn timeline(reply: Reply) -> String {
+    let mut out = String::new();
+    match reply.body {
+        Body::Stream(mut timeline) => {
+            let mut bytes = Vec::new();
+            while let Some(step) = timeline.step(&mut bytes) {
+                let text = String::from_utf8(std::mem::take(&mut bytes)).unwrap();
+                let data = text
+                    .lines()
+                    .find(|line| line.starts_with("data: "))
+                    .unwrap();
+                writeln!(out, "{:?} {data}", step.due).unwrap();
+            }
+        }
+        Body::Whole(whole) => {
+            let text = String::from_utf8_lossy(&whole.bytes);
+            writeln!(out, "{:?} {text}", whole.due).unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
+    out
+}
+
+fn paced(stub: Stub) -> Stub {
+    Stub {
+        pace: "steady:ttft=20ms,itl=5ms".parse().unwrap(),
+        ..stub
+    }
+}
+
+#[test]
+fn an_echo_with_usage() {
+    let stub = paced(Stub::echo(tokenizer("char")));
+    let body = json!({"messages": [{"role": "user", "content": "Hé\n"}], "stream": true, "stream_options": {"include_usage": true}});
+    insta::assert_snapshot!(timeline(ask(&stub, "/v1/chat/completions", &body)));
+}
+
+#[test]
+fn a_completion_with_two_choices_and_continuous_usage() {
+    let stub = paced(Stub::echo(tokenizer("word")));
+    let body = json!({"prompt": "one two", "n": 2, "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}});
+    insta::assert_snapshot!(timeline(ask(&stub, "/v1/completions", &body)));
+}
+
+fn thinking() -> Stub {
+    let bpe = tokenizer("bpe");
+    let scripts = r#"{"hello":{"choices":[{"text":"<think>\nHm.</think>\n\nYes."}]}}"#;
+    Stub {
+        reasoning_parser: Some(ReasoningParser::Qwen3),
+        source: Box::new(ScriptFile::from_json(scripts, &bpe).unwrap()),
+        ..paced(Stub::echo(bpe))
+    }
+}
+
+#[test]
+fn reasoning_streamed_and_whole() {
+    let ask_for = |stream: bool| {
+        let body = json!({"messages": [{"role": "user", "content": "?"}], "stream": stream});
+        timeline(ask(&thinking(), "/v1/chat/completions", &body))
+    };
+    insta::assert_snapshot!(ask_for(true) + &ask_for(false));
+}
+
+/// Text, reasoning, completion tokens and due times of a reply.
+fn said(reply: Reply) -> (String, String, u64, Vec<u128>) {
+    let mut out = (String::new(), String::new(), 0, Vec::new());
+    let mut add = |json: &[u8]| {
+        if json == b"[DONE]" {
+            return;
+        }
+        let chunk = Chunk::decode(json).unwrap();
+        for choice in chunk.choices {
+            out.0.extend(choice.delta.content);
+            out.1.extend(choice.delta.reasoning);
+        }
+        out.2 = chunk
+            .usage
+            .and_then(|usage| usage.completion_tokens)
+            .unwrap_or(out.2);
+    };
+    match reply.body {
+        Body::Stream(mut timeline) => {
+            let mut bytes = Vec::new();
+            while let Some(step) = timeline.step(&mut bytes) {
+                let start = bytes
+                    .windows(6)
+                    .position(|window| window == b"data: ")
+                    .unwrap();
+                let mut decoder = sse::Decoder::default();
+                decoder.feed(&bytes[start..start + step.bytes as usize], &mut add);
+                bytes.clear();
+                out.3.push(step.due.as_micros());
+            }
+        }
+        Body::Whole(whole) => add(&whole.bytes),
+        other => panic!("{other:?}"),
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn streamed_and_whole_say_the_same(
+        text in any::<String>(),
+        vocabulary in prop::sample::select(vec!["char", "byte", "word"]),
+        tokens_per_chunk in 1_u32..5,
+        n in 1_u32..3,
+        max_tokens in prop::option::of(1_u32..20),
+        stop in prop::option::of("[a-c]{1,2}"),
+    ) {
+        let stub = Stub {
+            honors_limits: true,
+            tokens_per_chunk,
+            ..paced(Stub::echo(tokenizer(vocabulary)))
+        };
+        let body = |stream: bool| {
+            let options = stream.then(|| json!({"include_usage": true}));
+            json!({"messages": [{"role": "user", "content": text}], "n": n, "max_tokens": max_tokens,
+                   "stop": stop, "stream": stream, "stream_options": options})
+        };
+        let path = "/v1/chat/completions";
+        let (content, reasoning, tokens, due) = said(ask(&stub, path, &body(true)));
+        let whole = said(ask(&stub, path, &body(false)));
+        let mut sorted: Vec<char> = content.chars().collect();
+        let mut other: Vec<char> = whole.0.chars().collect();
+        sorted.sort_unstable();
+        other.sort_unstable();
+        prop_assert_eq!(sorted, other);
+        prop_assert_eq!((&*reasoning, tokens), (&*whole.1, whole.2));
+        prop_assert!(due.is_sorted());
+        if n == 1 {
+            prop_assert_eq!(&content, &whole.0);
+            prop_assert!(text.starts_with(&content));
+        }
+    }
+}

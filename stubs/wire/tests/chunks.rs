@@ -1,0 +1,143 @@
+//! Chunks there and back: the fast path against the typed encoder, decoding against encoding.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::borrow::Cow;
+
+use proptest::prelude::*;
+use wire::chunk::{Choice, Chunk, Delta};
+use wire::dialect::{Dialect, Encoder, Envelope};
+use wire::finish::{Finish, FinishReason, StopReason};
+use wire::request::{Endpoint, UsagePolicy};
+use wire::sse;
+use wire::usage::Usage;
+
+fn envelope(endpoint: Endpoint, usage: UsagePolicy) -> Envelope {
+    Envelope {
+        created: 1_700_000_000,
+        endpoint,
+        fingerprint: Some("fp".into()),
+        id: "an \"id\"".into(),
+        model: "\"content\":\"model".into(),
+        prompt_text: None,
+        prompt_token_ids: None,
+        reasoning_hidden: false,
+        usage,
+    }
+}
+
+fn dialects() -> impl Strategy<Value = Dialect> {
+    let names: Vec<&str> = Dialect::names().collect();
+    prop::sample::select(names).prop_map(|name| Dialect::named(name).unwrap())
+}
+
+fn endpoints() -> impl Strategy<Value = Endpoint> {
+    prop::sample::select(vec![Endpoint::Chat, Endpoint::Completions])
+}
+
+fn policies() -> impl Strategy<Value = UsagePolicy> {
+    let all = vec![
+        UsagePolicy::Continuous,
+        UsagePolicy::Final,
+        UsagePolicy::Omit,
+    ];
+    prop::sample::select(all)
+}
+
+fn finishes() -> impl Strategy<Value = Finish<'static>> {
+    let reasons = vec![
+        FinishReason::Abort,
+        FinishReason::Length,
+        FinishReason::Repetition,
+        FinishReason::Stop,
+    ];
+    let stop_reason = prop_oneof![
+        any::<u32>().prop_map(StopReason::Token),
+        any::<String>().prop_map(|text| StopReason::Text(text.into())),
+    ];
+    (prop::sample::select(reasons), prop::option::of(stop_reason)).prop_map(
+        |(reason, stop_reason)| Finish {
+            reason,
+            stop_reason,
+        },
+    )
+}
+
+fn usages() -> impl Strategy<Value = Usage> {
+    (
+        0_u64..1 << 40,
+        0_u64..1 << 40,
+        prop::option::of(0_u64..1 << 40),
+    )
+        .prop_map(|(prompt, completion, reasoning_tokens)| Usage {
+            reasoning_tokens,
+            ..Usage::new(prompt, completion)
+        })
+}
+
+/// A chunk that a server can send on that route.
+fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
+    let text = || prop::option::of(any::<String>().prop_map(Cow::from));
+    let delta = match endpoint {
+        Endpoint::Chat => (text(), text())
+            .prop_map(|(content, reasoning)| Delta {
+                content,
+                reasoning,
+                ..Delta::default()
+            })
+            .boxed(),
+        Endpoint::Completions => any::<String>()
+            .prop_map(|text| Delta {
+                content: Some(text.into()),
+                ..Delta::default()
+            })
+            .boxed(),
+    };
+    let ids = prop::option::of(prop::collection::vec(any::<u32>(), 0..4));
+    let choice = (0_u32..5, delta, prop::option::of(finishes()), ids).prop_map(
+        |(index, delta, finish, token_ids)| Choice {
+            delta,
+            finish,
+            index,
+            token_ids,
+        },
+    );
+    (prop::option::of(choice), prop::option::of(usages())).prop_map(|(choice, usage)| Chunk {
+        choices: choice.into_iter().collect(),
+        error: None,
+        usage,
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_template_path_writes_what_the_typed_encoder_writes(
+        dialect in dialects(),
+        (endpoint, chunks) in endpoints().prop_flat_map(|endpoint| {
+            (Just(endpoint), prop::collection::vec(chunks(endpoint), 1..6))
+        }),
+        policy in policies(),
+    ) {
+        let mut encoder = Encoder::new(dialect, envelope(endpoint, policy));
+        for chunk in &chunks {
+            let mut json = Vec::new();
+            dialect.encode(encoder.envelope(), chunk, &mut json);
+            let mut typed = Vec::new();
+            sse::encode(&json, &mut typed);
+            let mut fast = Vec::new();
+            encoder.event(chunk, &mut fast);
+            prop_assert_eq!(String::from_utf8(fast).unwrap(), String::from_utf8(typed).unwrap());
+        }
+    }
+
+    #[test]
+    fn decoding_undoes_encoding(
+        dialect in dialects(),
+        (endpoint, chunk) in endpoints().prop_flat_map(|endpoint| (Just(endpoint), chunks(endpoint))),
+        policy in policies(),
+    ) {
+        let mut json = Vec::new();
+        dialect.encode(&envelope(endpoint, policy), &chunk, &mut json);
+        prop_assert_eq!(Chunk::decode(&json).unwrap(), chunk);
+    }
+}
