@@ -207,47 +207,18 @@ impl Args {
     }
 }
 
-/// Reads `250ms`, `10s`, `1m` or `1h`.
+/// Reads a time above 0.
 fn duration(text: &str) -> Result<Duration, &'static str> {
-    const WRONG: &str = "expected a time above 0 such as 250ms, 10s or 1m";
-    let unit =
-        text.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
-    let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| WRONG)?;
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(WRONG),
-    };
-    let duration = Duration::try_from_secs_f64(number * seconds).map_err(|_| WRONG)?;
-    (!duration.is_zero()).then_some(duration).ok_or(WRONG)
+    let duration = humantime::parse_duration(text).unwrap_or_default();
+    let is_some = !duration.is_zero();
+    is_some
+        .then_some(duration)
+        .ok_or("expected a time above 0 such as 250ms, 10s or 1m")
 }
 
 fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
-    if let Some(tokenizer) = Tokenizer::named(name) {
-        return Ok(tokenizer);
-    }
-    let path = Path::new(name);
-    let folder = match path.parent() {
-        Some(parent) if !path.is_dir() => parent,
-        _ => path,
-    };
-    let read = |file: &str| {
-        let given = file == "tokenizer.json" && !path.is_dir();
-        let file = if given {
-            path.into()
-        } else {
-            folder.join(file)
-        };
-        std::fs::read_to_string(file).ok()
-    };
-    Tokenizer::from_files(read).map_err(|error| {
-        UsageError(format!(
-            "--tokenizer {name}: {error} (expected char, byte, word, a tokenizer.json or its folder)"
-        ))
-    })
+    Tokenizer::find(name, |path| std::fs::read_to_string(path).ok())
+        .map_err(|error| UsageError(format!("--tokenizer {name}: {error}")))
 }
 
 /// Most distinct random samples, and most of their tokens together.
@@ -372,9 +343,6 @@ mod tests {
             assert!(tokenizer(&path).unwrap().template.is_some(), "{path}");
         }
         let error = tokenizer("/nowhere").unwrap_err().to_string();
-        assert!(
-            error.starts_with("--tokenizer /nowhere: no tokenizer.json there"),
-            "{error}"
-        );
+        assert!(error.starts_with("--tokenizer /nowhere: "), "{error}");
     }
 }

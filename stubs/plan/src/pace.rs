@@ -46,7 +46,7 @@ impl FromStr for Pace {
         let mut itl = None;
         for option in options.split(',') {
             let (name, value) = option.split_once('=').ok_or_else(error)?;
-            let value = duration(value).ok_or_else(error)?;
+            let value = humantime::parse_duration(value).map_err(|_| error())?;
             match name {
                 "ttft" => ttft = Some(value),
                 "itl" => itl = Some(value),
@@ -59,21 +59,6 @@ impl FromStr for Pace {
             itl,
         })
     }
-}
-
-/// Reads `50ms`, `1.5s`, `200us` or `2m`.
-pub fn duration(text: &str) -> Option<Duration> {
-    let split = text.find(|character: char| !character.is_ascii_digit() && character != '.')?;
-    let (number, unit) = text.split_at(split);
-    let seconds_each = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * seconds_each).ok()
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! `stubline serve`: from flags to a checked configuration, and a run until a signal.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use plan::ReasoningParser;
-use plan::pace::{self, Pace};
+use plan::pace::Pace;
 use plan::source::{Echo, Fixed, RandomTokens, ScriptFile, Source};
 use plan::stub::Stub;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -83,10 +83,10 @@ pub struct Common {
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
     /// How long to finish what is in flight after SIGTERM
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
     drain: Duration,
     /// Close a connection that is idle so long between requests, 0s for never (default: 5s as uvicorn; echo and max: never)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     keep_alive_timeout: Option<Duration>,
     /// Longest request body
     #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
@@ -145,10 +145,6 @@ pub struct VllmArgs {
     /// Send usage on every chunk of every stream
     #[arg(long)]
     enable_force_include_usage: bool,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    pace::duration(text).ok_or_else(|| format!("`{text}` is no time; write 250ms or 5s"))
 }
 
 /// A stub and where to serve it, checked.
@@ -303,26 +299,9 @@ fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--host {host} has no address"))
 }
 
-/// A tokenizer by its name, its file or its folder.
-pub fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
-    if let Some(tokenizer) = Tokenizer::named(spec) {
-        return Ok(tokenizer);
-    }
-    let path = Path::new(spec);
-    ensure!(
-        path.exists(),
-        "--tokenizer {spec}: no such file; use char, byte, word, a tokenizer.json or its folder"
-    );
-    let folder = if path.is_dir() {
-        path
-    } else {
-        path.parent().unwrap_or_else(|| Path::new("."))
-    };
-    let read = |name: &str| match name {
-        "tokenizer.json" if path.is_file() => std::fs::read_to_string(path).ok(),
-        name => std::fs::read_to_string(folder.join(name)).ok(),
-    };
-    Tokenizer::from_files(read).with_context(|| format!("--tokenizer {spec}"))
+fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
+    Tokenizer::find(spec, |path| std::fs::read_to_string(path).ok())
+        .with_context(|| format!("--tokenizer {spec}"))
 }
 
 fn source(spec: &str, tokenizer: &Arc<Tokenizer>, seed: u64) -> anyhow::Result<Box<dyn Source>> {

@@ -1,5 +1,7 @@
 //! A model's folder: vocabulary, chat template, end tokens.
 
+use std::path::Path;
+
 use serde::Deserialize;
 
 use crate::huggingface::Huggingface;
@@ -23,7 +25,7 @@ pub enum TokenizerError {
     #[error("malformed JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// There is no `tokenizer.json`.
-    #[error("no tokenizer.json there")]
+    #[error("there is no such tokenizer; use char, byte, word, a tokenizer.json or its folder")]
     Missing,
     /// The chat template does not compile.
     #[error("chat template: {0}")]
@@ -56,6 +58,25 @@ impl Tokenizer {
             template: None,
             eos_token_ids: Vec::new(),
         })
+    }
+
+    /// A tokenizer by its built-in name, or by the path of its folder or of its `tokenizer.json`;
+    /// `read` gives the text of a path, `None` where there is no such file.
+    pub fn find(
+        spec: &str,
+        read: impl Fn(&Path) -> Option<String>,
+    ) -> Result<Self, TokenizerError> {
+        if let Some(tokenizer) = Self::named(spec) {
+            return Ok(tokenizer);
+        }
+        let path = Path::new(spec);
+        match (read(path), path.parent()) {
+            (Some(json), Some(folder)) => Self::from_files(|name| match name {
+                "tokenizer.json" => Some(json.clone()),
+                name => read(&folder.join(name)),
+            }),
+            _ => Self::from_files(|name| read(&path.join(name))),
+        }
     }
 
     /// A tokenizer from a folder's files, which `read` gives by name, `None` where there is none.
@@ -129,7 +150,7 @@ mod tests {
     #[test]
     fn a_missing_or_broken_file_is_said() {
         let missing = Tokenizer::from_files(|_| None).unwrap_err();
-        assert_eq!(missing.to_string(), "no tokenizer.json there");
+        assert!(matches!(missing, TokenizerError::Missing));
         assert!(Tokenizer::from_files(|_| Some("{".into())).is_err());
         assert!(Tokenizer::from_files(|_| Some("{}".into())).is_err());
     }

@@ -174,8 +174,7 @@ fn a_taken_port_is_said_before_anything_is_served() {
         address: stub.address(),
         ..Default::default()
     };
-    let second = serve::cli::tokenizer("char").unwrap();
-    let tokenizer = std::sync::Arc::new(second);
+    let tokenizer = std::sync::Arc::new(vocab::Tokenizer::named("char").unwrap());
     let again = plan::stub::Stub::echo(tokenizer);
     let error = serve::server::Server::start(&config, again.into()).unwrap_err();
     assert!(
