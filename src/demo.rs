@@ -92,11 +92,10 @@ fn scenarios() -> anyhow::Result<[Scenario; 3]> {
     let thoughts = Arc::new(thoughts.collect::<Vec<_>>());
     let thinking = |parser| -> anyhow::Result<Stub> {
         let source = ScriptFile::from_json(SCRIPTS, &bpe).context("the embedded scripts")?;
-        Ok(Stub {
-            reasoning_parser: parser,
-            source: Box::new(source),
-            ..Stub::echo(Arc::clone(&bpe))
-        })
+        let mut stub = Stub::echo(Arc::clone(&bpe));
+        stub.engine.source = Box::new(source);
+        stub.parsers.reasoning = parser;
+        Ok(stub)
     };
     Ok([
         Scenario {
@@ -135,13 +134,13 @@ fn bpe_file(name: &str) -> Option<String> {
 fn max() -> Stub {
     let tokenizer = Arc::new(Tokenizer::named("char").expect("a built-in vocabulary"));
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(4);
-    Stub {
-        renders_once: true,
-        serves_metrics: true,
-        source: Box::new(Fixed::new(&text[..160], &tokenizer)),
-        tokens_per_chunk: 10,
-        ..Stub::echo(tokenizer)
-    }
+    let source = Box::new(Fixed::new(&text[..160], &tokenizer));
+    let mut stub = Stub::echo(tokenizer);
+    stub.engine.source = source;
+    stub.front.serves_metrics = true;
+    stub.streaming.renders_once = true;
+    stub.streaming.tokens_per_chunk = 10;
+    stub
 }
 
 fn start(stub: Stub) -> anyhow::Result<Server> {

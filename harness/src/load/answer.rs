@@ -162,7 +162,7 @@ impl Said {
                 .push_str(delta.content.as_deref().unwrap_or_default());
             self.reasoning
                 .push_str(delta.reasoning.as_deref().unwrap_or_default());
-            self.tool_calls |= delta.tool_calls.is_some();
+            self.tool_calls |= !delta.tool_calls.is_empty();
         }
         if says_something && streamed {
             self.texts.push(TextChunk {

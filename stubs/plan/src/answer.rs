@@ -1,23 +1,29 @@
-//! The reply to a chat or completion request, checks in the server's order.
+//! The reply to a chat or completion request.
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use wire::chunk::{Choice, Chunk, Delta};
-use wire::dialect::{Encoder, Envelope};
+use wire::chunk::{Choice, Chunk, Delta, TokenLogprob};
+use wire::dialect::{Encoder, Envelope, Metrics};
 use wire::failure::Failure;
+use wire::finish::{Finish, FinishReason};
 use wire::request::{Endpoint, Prompt, Request, ToolChoice, UsagePolicy};
+use wire::usage::CachedTokens;
 
-use crate::generate::{Grouping, Rules, say};
-use crate::prompt;
-use crate::reasoning::{ReasoningParser, Splitter};
+use crate::check;
+use crate::front::Front;
+use crate::generate::{Grouping, Rules, Said, say};
+use crate::logprobs::{self, Style};
+use crate::prompt::Counted;
+use crate::reasoning::{ReasoningParser, Splitter, Tags};
 use crate::reply::{Body, Facts, Rendered, Reply, Whole};
+use crate::script::{CutKind, Script};
 use crate::source::Ask;
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
-use crate::timeline::{Events, Plan, Timeline, Track, total_usage};
-
-pub(crate) use crate::prompt::text as prompt_text;
+use crate::timeline::{self, Events, Opening, Plan, Timeline, Track};
+use crate::tools::{self, Caller, Form};
+use crate::voice::Voice;
 
 /// Answers a request, or says why not.
 pub(crate) fn reply(
@@ -26,10 +32,14 @@ pub(crate) fn reply(
     call: &Call<'_>,
     context: &mut Context,
 ) -> Result<Reply, Failure> {
-    let request = stub.dialect.parse(endpoint, call.content_type, call.body)?;
-    let prompt = check(stub, &request)?;
+    let content_type = call.head.header("content-type");
+    let request = stub.dialect.parse(endpoint, content_type, call.body)?;
+    let prompt = check::check(stub, &request)?;
+    if stub.front.tokens_only {
+        return Ok(Reply::crash());
+    }
     let policy = match UsagePolicy::from(request.stream_options) {
-        _ if stub.force_include_usage => UsagePolicy::Continuous,
+        _ if stub.streaming.force_include_usage => UsagePolicy::Continuous,
         policy => policy,
     };
     let key = RenderKey {
@@ -49,29 +59,16 @@ pub(crate) fn reply(
         }),
         ..facts.clone()
     };
-    if stub.renders_once
+    if stub.streaming.renders_once
         && let Some((rendered, known)) = context.rendered.get(&key)
     {
         return Ok(Reply::rendered(rendered, request.stream, facts(known)));
     }
-    let given = call.request_id.or(request.request_id.as_deref());
-    let envelope = Envelope {
-        created: context.created,
-        endpoint,
-        fingerprint: stub.fingerprint.clone(),
-        id: stub
-            .dialect
-            .response_id(endpoint, context.random.u64(..), given),
-        model: stub.names[0].clone(),
-        prompt_text: request.return_prompt_text.then(|| prompt.texts.concat()),
-        prompt_token_ids: request
-            .return_token_ids
-            .then(|| prompt.ids(stub).into_iter().flatten().collect()),
-        reasoning_hidden: stub.reasoning_parser.is_some() && !request.include_reasoning,
-        usage: policy,
-    };
-    let mut reply = play(stub, &request, &prompt, envelope);
-    if stub.renders_once {
+    let envelope = envelope(stub, &request, &prompt, call, context, policy);
+    let mut answer = Answer::new(stub, &request, &prompt, envelope, &mut context.random);
+    answer.play()?;
+    let mut reply = answer.reply();
+    if stub.streaming.renders_once {
         let (rendered, known) = render(reply);
         let rendered = Arc::new(rendered);
         if context.rendered.len() < MAX_RENDERED {
@@ -80,122 +77,411 @@ pub(crate) fn reply(
         }
         reply = Reply::rendered(&rendered, request.stream, known);
     }
+    if !request.stream {
+        reply.headers.first.extend(Front::load_metrics(call));
+    }
     reply.facts = facts(&reply.facts);
     Ok(reply)
 }
 
-/// Checks what the schema cannot, and counts the prompt.
-fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<prompt::Counted<'r>, Failure> {
-    stub.check_model(request.model.as_deref())?;
-    check_parts(request)?;
-    let sampling = &request.sampling;
-    if let (Some(context), Some((name, asked))) = (stub.max_model_len, sampling.max_tokens)
-        && asked > i128::from(context)
-    {
-        return Err(stub.dialect.length_too_large(name, asked, context));
-    }
-    let prompt = prompt::counted(stub, request)?;
-    let room = stub
-        .max_model_len
-        .map(|context| i128::from(context) - i128::from(prompt.longest));
-    let asked = max_tokens(request).unwrap_or(i128::MAX);
-    let limit = room.map_or(asked, |room| room.min(asked));
-    stub.dialect.check_sampling(sampling, limit)?;
-    Ok(prompt)
-}
-
-/// The answer length asked for; completions default to 16.
-fn max_tokens(request: &Request<'_>) -> Option<i128> {
-    let asked = request.sampling.max_tokens.map(|(_, asked)| asked);
-    let default = (request.endpoint == Endpoint::Completions).then_some(16);
-    asked.or(default)
-}
-
-fn check_parts(request: &Request<'_>) -> Result<(), Failure> {
-    if request.suffix.is_some() {
-        let message = "suffix is only supported for models with FIM completion rendering";
-        return Err(Failure::bad_request(message, Some("suffix")));
-    }
-    let message = match &request.template.tool_choice {
-        None => return own_template(request),
-        Some(ToolChoice::Auto) => {
-            "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set".into()
-        }
-        Some(ToolChoice::Required) => {
-            "tool_choice=\"required\" requires --tool-call-parser to be set".into()
-        }
-        Some(ToolChoice::Named(name)) => {
-            format!("tool_choice=function \"{name}\" requires --tool-call-parser to be set")
-        }
-    };
-    Err(Failure::bad_request(message, None))
-}
-
-fn own_template(request: &Request<'_>) -> Result<(), Failure> {
-    if !request.template.has_own_template {
-        return Ok(());
-    }
-    let message = "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.";
-    Err(Failure::bad_request(message, None))
-}
-
-/// Plays the script: every choice of every prompt.
-fn play(
+/// What all chunks of the answer share.
+fn envelope(
     stub: &Stub,
     request: &Request<'_>,
-    prompt: &prompt::Counted<'_>,
+    prompt: &Counted<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+    usage: UsagePolicy,
+) -> Envelope {
+    let given = call.head.header("x-request-id");
+    let given = given.or(request.request_id.as_deref());
+    let random = context.random.u64(..);
+    Envelope {
+        created: context.created,
+        endpoint: request.endpoint,
+        fingerprint: stub.fingerprint.clone(),
+        id: stub.dialect.response_id(request.endpoint, random, given),
+        metrics: None,
+        model: stub.names[0].clone(),
+        prompt_logprobs: None,
+        prompt_text: request.return_prompt_text.then(|| prompt.texts.concat()),
+        prompt_token_ids: None,
+        usage,
+    }
+}
+
+/// An answer in the making: every choice of every prompt.
+struct Answer<'a> {
+    stub: &'a Stub,
+    request: &'a Request<'a>,
+    prompt: &'a Counted<'a>,
     envelope: Envelope,
-) -> Reply {
-    let mut tracks = Vec::new();
-    let decisive = request.prompt.decisive_text();
-    for (index, text) in prompt.texts.iter().enumerate() {
-        let text = match &request.prompt {
-            Prompt::Messages(_) => decisive.unwrap_or_default(),
-            _ => text,
+    plan: Plan,
+    /// Ids of each prompt, where something needs them.
+    prompt_ids: Option<Vec<Vec<u32>>>,
+    random: &'a mut fastrand::Rng,
+    tracks: Vec<Track>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(
+        stub: &'a Stub,
+        request: &'a Request<'a>,
+        prompt: &'a Counted<'a>,
+        mut envelope: Envelope,
+        random: &'a mut fastrand::Rng,
+    ) -> Self {
+        let needs_ids = request.return_token_ids
+            || request.echo
+            || request.sampling.prompt_logprobs.is_some()
+            || stub.engine.prefix_cache.is_some();
+        let prompt_ids = needs_ids.then(|| prompt.ids(stub));
+        envelope.prompt_token_ids = prompt_ids
+            .as_ref()
+            .filter(|_| request.return_token_ids)
+            .map(|ids| ids.concat());
+        let plan = Plan {
+            cache: None,
+            dead: stub.dialect.dead_engine(),
+            echo: echo(request),
+            endpoint: request.endpoint,
+            keep_alive: stub.streaming.keep_alive,
+            pace: stub.engine.pace,
+            pauses: std::collections::BTreeMap::new(),
+            prompt_tokens: prompt.tokens,
+            returns_token_ids: request.return_token_ids,
+            role: role(request).to_owned().into(),
+            usage: envelope.usage,
         };
-        let tokens = prompt.each[index];
-        choices(
+        Self {
             stub,
             request,
-            text,
-            tokens,
-            &prompt.texts[index],
-            &mut tracks,
-        );
+            prompt,
+            envelope,
+            plan,
+            prompt_ids,
+            random,
+            tracks: Vec::new(),
+        }
     }
-    let usage = total_usage(prompt.tokens, &tracks);
-    let sends_usage = !request.stream || envelope.usage != UsagePolicy::Omit;
-    let facts = Facts {
-        finish_reason: tracks
-            .first()
-            .map(|track| track.said.finish.reason.as_str()),
-        prompt_tokens: Some(prompt.tokens),
-        reasoning_tokens: usage.reasoning_tokens,
-        response_id: Some(envelope.id.clone()),
-        stream: Some(request.stream),
-        usage: sends_usage.then_some(usage),
-        ..Facts::default()
-    };
-    let plan = Plan {
-        endpoint: request.endpoint,
-        hides_reasoning: envelope.reasoning_hidden,
-        pace: stub.pace,
-        prompt_tokens: prompt.tokens,
-        returns_token_ids: request.return_token_ids,
-        role: role(request).to_owned().into(),
-        usage: envelope.usage,
-    };
-    let body = if request.stream {
-        let encoder = Encoder::new(stub.dialect, envelope);
-        Body::Stream(Timeline::new(encoder, Events::new(plan, tracks)).into())
-    } else {
-        Body::Whole(whole(stub, &envelope, &plan, tracks))
-    };
-    Reply {
-        body,
-        facts,
-        ..Reply::empty(200)
+
+    /// Plays the script of each prompt.
+    fn play(&mut self) -> Result<(), Failure> {
+        let decisive = self.request.prompt.decisive_text();
+        for (number, text) in self.prompt.texts.iter().enumerate() {
+            let text = match &self.request.prompt {
+                Prompt::Messages(_) => decisive.unwrap_or_default(),
+                _ => text,
+            };
+            let asked = check::max_tokens(self.request);
+            let asked = asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
+            let asked = asked.filter(|_| self.stub.engine.honors_limits);
+            let script = self.stub.engine.source.script(&Ask {
+                text,
+                max_tokens: self.stub.engine.max_osl.or(asked),
+            });
+            self.look_up(number, &script);
+            self.plan.pauses.extend(&script.pauses);
+            self.choices(number, asked, &script);
+        }
+        let mut faults = self.tracks.iter().filter_map(|track| track.said.fault);
+        if let Some(fault) = faults.next() {
+            if fault == CutKind::Dead {
+                self.stub.engine.dead.store(true, Ordering::Relaxed);
+            }
+            if !self.request.stream {
+                return Err(Failure::internal(fault.message(self.plan.dead)));
+            }
+        }
+        if self.stub.streaming.request_metrics && self.tracks.len() == 1 {
+            self.envelope.metrics = Some(metrics(&self.plan, &self.tracks));
+        }
+        Ok(())
     }
+
+    /// Looks one prompt up in the prefix cache, if the server tells of it.
+    fn look_up(&mut self, number: usize, script: &Script) {
+        let (Some(cache), Some(ids)) = (&self.stub.engine.prefix_cache, &self.prompt_ids) else {
+            return;
+        };
+        let found = match script.cached_tokens {
+            Some(cached) => CachedTokens {
+                cached,
+                created: Some(0),
+            },
+            None => cache.prompt(&ids[number]),
+        };
+        let sum = self.plan.cache.get_or_insert_default();
+        sum.cached += found.cached;
+        if self.request.endpoint == Endpoint::Chat {
+            sum.created = Some(sum.created.unwrap_or(0) + found.created.unwrap_or(0));
+        }
+    }
+
+    /// The choices of one prompt.
+    fn choices(&mut self, number: usize, asked: Option<u64>, script: &Script) {
+        let sampling = &self.request.sampling;
+        let engine = &self.stub.engine;
+        let each = self.prompt.each[number];
+        let room = engine
+            .max_model_len
+            .map(|context| context.saturating_sub(each));
+        let max_tokens = match (room, asked) {
+            (Some(room), Some(asked)) => Some(room.min(asked)),
+            (room, asked) => room.or(asked),
+        };
+        let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
+            (&sampling.stop, &sampling.stop_token_ids)
+        } else {
+            (&[], &[])
+        };
+        let rules = Rules {
+            eos_token_ids: &engine.tokenizer.eos_token_ids,
+            // Without a limit an ignored end would never come.
+            ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
+            include_stop: sampling.include_stop_str_in_output,
+            max_tokens,
+            min_tokens: u64::try_from(sampling.min_tokens)
+                .unwrap_or(0)
+                .min(max_tokens.unwrap_or(0)),
+            skip_special_tokens: sampling.skip_special_tokens,
+            stop,
+            stop_token_ids,
+            vocab: &engine.tokenizer.vocab,
+        };
+        let streaming = &self.stub.streaming;
+        let interval = self.request.stream_interval.unwrap_or(1);
+        let grouping = Grouping {
+            first: streaming.tokens_per_chunk,
+            every: streaming
+                .tokens_per_chunk
+                .max(streaming.stream_interval)
+                .max(interval),
+            rhythm: &script.rhythm,
+        };
+        for choice in 0..usize::try_from(sampling.n).unwrap_or(1) {
+            let answer = &script.choices[choice % script.choices.len()];
+            let mut said = match engine.max_osl {
+                Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
+                None => say(answer, script.cut, &rules),
+            };
+            if check::echoes_alone(self.request) {
+                said.hide();
+            }
+            let track = self.track(number, said.grouped(&grouping));
+            self.tracks.push(track);
+        }
+    }
+
+    /// One choice with its parsers and what goes with its tokens.
+    fn track(&mut self, number: usize, said: Said) -> Track {
+        let is_chat = self.request.endpoint == Endpoint::Chat;
+        let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
+        let is_over = || ReasoningParser::is_over(&self.prompt.texts[number]);
+        let parser = parser.map(|parser| (parser, is_over()));
+        let style = |asked: i128| Style {
+            as_ids: self
+                .request
+                .tokens_as_ids
+                .unwrap_or(self.stub.streaming.tokens_as_ids),
+            // A completion lists the sampled token even if no more is asked for.
+            top: usize::try_from(asked.max(i128::from(!is_chat))).unwrap_or(0),
+        };
+        let vocab = &self.stub.engine.tokenizer.vocab;
+        let style = self.request.sampling.logprobs.map(style);
+        let opening = self.opening(number, style);
+        let offset = opening
+            .logprobs
+            .iter()
+            .map(|token| token.token.chars().count());
+        let logprobs =
+            style.map(|style| logprobs::of_answer(vocab, &said.ids, style, offset.sum()));
+        let voice = Voice {
+            caller: self.caller(),
+            drops_empty: is_chat && self.stub.parsers.tools.is_some(),
+            hides_reasoning: parser.is_some() && !self.request.include_reasoning,
+            names_calls: !matches!(
+                self.request.template.tool_choice,
+                Some(ToolChoice::Named(_))
+            ),
+            splitter: parser
+                .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
+        };
+        let mut track = Track::new(said, voice);
+        track.logprobs = logprobs;
+        track.opening = opening;
+        track.prompt_tokens = self.prompt.each[number];
+        track.reasoning_tokens = parser
+            .map(|(parser, is_over)| reasoning_tokens(self.stub, parser, &track.said, is_over));
+        track
+    }
+
+    /// What finds the tool calls, if the request has tools.
+    fn caller(&mut self) -> Option<Caller> {
+        let template = &self.request.template;
+        let choice = template.tool_choice.as_ref()?;
+        template.tools.as_ref()?;
+        self.stub.parsers.tools?;
+        let form = Form::new(choice, !self.stub.parsers.lax_tool_calls);
+        let parallel = self.request.parallel_tool_calls;
+        Some(Caller::new(form, parallel, self.random.u64(..)))
+    }
+
+    /// What stands before a completion.
+    fn opening(&self, number: usize, style: Option<Style>) -> Opening {
+        let Some(ids) = self.prompt_ids.as_ref().map(|ids| &ids[number]) else {
+            return Opening::default();
+        };
+        if self.request.endpoint == Endpoint::Chat {
+            return Opening::default();
+        }
+        let echo = self.request.echo;
+        let vocab = &self.stub.engine.tokenizer.vocab;
+        Opening {
+            logprobs: match style.filter(|_| echo) {
+                Some(style) => logprobs::of_prompt(vocab, ids, style),
+                None => Vec::new(),
+            },
+            prompt_token_ids: (echo || self.request.return_token_ids).then(|| ids.clone()),
+            text: if echo {
+                self.prompt.texts[number].to_string()
+            } else {
+                String::new()
+            },
+        }
+    }
+
+    /// Logprobs of one prompt, if the request asks for them.
+    fn prompt_logprobs(&self, number: usize) -> Option<Vec<Option<TokenLogprob>>> {
+        let asked = self.request.sampling.prompt_logprobs?;
+        let ids = self.prompt_ids.as_ref()?.get(number)?;
+        let style = Style {
+            as_ids: false,
+            top: usize::try_from(asked).unwrap_or(0).max(1),
+        };
+        let tokens = logprobs::of_prompt(&self.stub.engine.tokenizer.vocab, ids, style);
+        let known = |token: TokenLogprob| token.logprob.is_some().then_some(token);
+        Some(tokens.into_iter().map(known).collect())
+    }
+
+    /// The answer as it will be sent.
+    fn reply(self) -> Reply {
+        let usage = timeline::total_usage(&self.plan, &self.tracks);
+        let sends_usage = !self.request.stream || self.plan.usage != UsagePolicy::Omit;
+        let facts = Facts {
+            finish_reason: self.tracks.first().map(finish_reason),
+            prompt_tokens: Some(self.prompt.tokens),
+            reasoning_tokens: usage.reasoning_tokens,
+            response_id: Some(self.envelope.id.clone()),
+            stream: Some(self.request.stream),
+            usage: sends_usage.then_some(usage),
+            ..Facts::default()
+        };
+        let body = if self.request.stream {
+            let encoder = Encoder::new(self.stub.dialect, self.envelope);
+            let events = Events::new(self.plan, self.tracks);
+            Body::Stream(Timeline::new(encoder, events).into())
+        } else {
+            Body::Whole(self.whole())
+        };
+        Reply {
+            body,
+            facts,
+            ..Reply::empty(200)
+        }
+    }
+
+    fn whole(mut self) -> Whole {
+        let usage = timeline::total_usage(&self.plan, &self.tracks);
+        let due = timeline::whole_due(&self.plan, &self.tracks);
+        let tracks = std::mem::take(&mut self.tracks);
+        let choices = tracks.into_iter().enumerate();
+        let choices = choices
+            .map(|(index, track)| self.whole_choice(index, track))
+            .collect();
+        if self.request.endpoint == Endpoint::Chat {
+            self.envelope.prompt_logprobs = self.prompt_logprobs(0);
+        }
+        let answer = Chunk {
+            choices,
+            error: None,
+            usage: Some(usage),
+        };
+        let mut bytes = Vec::new();
+        self.stub
+            .dialect
+            .encode_whole(&self.envelope, &answer, &mut bytes);
+        Whole {
+            bytes: bytes.into(),
+            due,
+            is_json: true,
+            tokens: u32::try_from(usage.completion_tokens.unwrap_or(0)).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn whole_choice(&self, index: usize, mut track: Track) -> Choice<'static> {
+        let mut delta = track.voice.whole(&track.said.text);
+        if self.has_to_call() {
+            delta.content.get_or_insert_default();
+        }
+        let before = match &self.plan.echo {
+            Some(echo) => echo,
+            None => &track.opening.text,
+        };
+        if !before.is_empty() {
+            let said = delta.content.unwrap_or_default();
+            delta.content = Some(format!("{before}{said}").into());
+        }
+        let mut logprobs = track.logprobs;
+        if let Some(logprobs) = &mut logprobs {
+            logprobs.splice(0..0, track.opening.logprobs);
+        }
+        let is_completion = self.request.endpoint == Endpoint::Completions;
+        let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
+        let ids = track.opening.prompt_token_ids;
+        Choice {
+            finish: Some(self.whole_finish(&track.voice, &track.said.finish)),
+            delta: Delta {
+                role: Some(self.plan.role.clone()),
+                ..delta
+            },
+            index: timeline::index(index),
+            is_echo: false,
+            logprobs,
+            prompt_logprobs: is_completion
+                .then(|| self.prompt_logprobs(index / choices))
+                .flatten(),
+            prompt_token_ids: ids.filter(|_| self.request.return_token_ids),
+            token_ids: self.request.return_token_ids.then_some(track.said.ids),
+        }
+    }
+
+    /// The request leaves the model no choice but to call a tool.
+    fn has_to_call(&self) -> bool {
+        let choice = &self.request.template.tool_choice;
+        matches!(choice, Some(ToolChoice::Named(_) | ToolChoice::Required))
+    }
+
+    fn whole_finish(&self, voice: &Voice, finish: &Finish<'static>) -> Finish<'static> {
+        let finish = voice.finish(finish);
+        let choice = &self.request.template.tool_choice;
+        let missed = matches!(choice, Some(ToolChoice::Required))
+            && voice.caller.is_some()
+            && finish.reason == FinishReason::Stop;
+        if missed && !self.stub.dialect.missing_call_stops() {
+            return FinishReason::ToolCalls.into();
+        }
+        finish
+    }
+}
+
+/// The finish reason that a stream will end with.
+fn finish_reason(track: &Track) -> &'static str {
+    let mut voice = track.voice.clone();
+    if voice.caller.is_some() {
+        voice.feed(&track.said.text, &track.said.ids, true);
+    }
+    voice.finish(&track.said.finish).reason.as_str()
 }
 
 /// The role that answers: the last message's where no generation prompt was added.
@@ -208,133 +494,63 @@ fn role<'r>(request: &'r Request<'_>) -> &'r str {
     }
 }
 
-/// The choices of one prompt.
-fn choices(
-    stub: &Stub,
-    request: &Request<'_>,
-    text: &str,
-    prompt_tokens: u64,
-    rendered: &str,
-    tracks: &mut Vec<Track>,
-) {
-    let sampling = &request.sampling;
-    let room = stub
-        .max_model_len
-        .map(|context| context.saturating_sub(prompt_tokens));
-    let asked = max_tokens(request).map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
-    let asked = asked.filter(|_| stub.honors_limits);
-    let max_tokens = match (room, asked) {
-        (Some(room), Some(asked)) => Some(room.min(asked)),
-        (room, asked) => room.or(asked),
+/// The final message, if it is to be said again: that of the role that answers.
+fn echo(request: &Request<'_>) -> Option<String> {
+    let Prompt::Messages(messages) = &request.prompt else {
+        return None;
     };
-    let rules = Rules {
-        eos_token_ids: &stub.tokenizer.eos_token_ids,
-        // Without a limit an ignored end would never come.
-        ignore_eos: stub.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
-        include_stop: sampling.include_stop_str_in_output,
-        max_tokens,
-        min_tokens: u64::try_from(sampling.min_tokens)
-            .unwrap_or(0)
-            .min(max_tokens.unwrap_or(0)),
-        skip_special_tokens: sampling.skip_special_tokens,
-        stop: if stub.honors_limits {
-            &sampling.stop
+    let last = messages.last().filter(|_| request.echo)?;
+    let is_own = last.role == role(request) && !last.content.is_empty();
+    is_own.then(|| last.content.to_string())
+}
+
+/// How long an answer takes by plan.
+fn metrics(plan: &Plan, tracks: &[Track]) -> Metrics {
+    let first = plan.pace.due(0);
+    let last = timeline::whole_due(plan, tracks);
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let tokens: u64 = tracks.iter().map(|track| track.said.tokens()).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
+    let (tokens, gaps) = (tokens as f64, tokens.saturating_sub(1).max(1) as f64);
+    let generation_time_ms = milliseconds(last.saturating_sub(first));
+    Metrics {
+        generation_time_ms,
+        mean_itl_ms: generation_time_ms / gaps,
+        time_to_first_token_ms: milliseconds(first),
+        tokens_per_second: if last.is_zero() {
+            0.0
         } else {
-            &[]
+            tokens / last.as_secs_f64()
         },
-        stop_token_ids: if stub.honors_limits {
-            &sampling.stop_token_ids
-        } else {
-            &[]
-        },
-        vocab: &stub.tokenizer.vocab,
-    };
-    let grouping = Grouping {
-        first: stub.tokens_per_chunk,
-        every: stub
-            .tokens_per_chunk
-            .max(request.stream_interval.unwrap_or(1)),
-    };
-    let script = stub.source.script(&Ask {
-        text,
-        max_tokens: stub.max_osl.or(asked),
-    });
-    let parser = stub
-        .reasoning_parser
-        .filter(|_| request.endpoint == Endpoint::Chat);
-    for choice in 0..usize::try_from(sampling.n).unwrap_or(1) {
-        let answer = &script.choices[choice % script.choices.len()];
-        let said = match stub.max_osl {
-            Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
-            None => say(answer, script.cut, &rules),
-        };
-        let said = said.grouped(grouping);
-        let is_over = parser.map(|_| ReasoningParser::is_over(rendered));
-        let counts = is_over.map(|is_over| reasoning_tokens(stub, &said, is_over));
-        tracks.push(Track::new(said, is_over.map(Splitter::new), counts));
     }
 }
 
-/// Tokens of reasoning by each step: those before the closing tag, tags and end token left out.
-fn reasoning_tokens(stub: &Stub, said: &crate::generate::Said, is_over: bool) -> Vec<u64> {
-    let vocab = &stub.tokenizer.vocab;
-    let open = vocab.added(ReasoningParser::OPEN);
-    let close = vocab.added(ReasoningParser::CLOSE);
-    let mut over = is_over;
+/// Tokens of reasoning by each step, tags left out: `qwen3` counts all before the closing tag but the
+/// end token, `deepseek_r1` all between the tags.
+fn reasoning_tokens(stub: &Stub, parser: ReasoningParser, said: &Said, is_over: bool) -> Vec<u64> {
+    let tokenizer = &stub.engine.tokenizer;
+    let Tags { open, close } = Tags::find(&tokenizer.vocab);
+    let call = tokenizer.vocab.added(tools::OPEN);
+    let unopened = parser.counts_unopened();
+    let mut reasons = unopened && !is_over;
     let mut count = 0;
     let mut start = 0;
     let mut counts = Vec::with_capacity(said.outputs.len());
     for output in &said.outputs {
         for &id in &said.ids[start..output.ids_end] {
-            over |= Some(id) == close;
-            let is_end = stub.tokenizer.eos_token_ids.contains(&id);
-            count += u64::from(!over && Some(id) != open && !is_end);
+            if Some(id) == close || (unopened && Some(id) == call) {
+                reasons = false;
+            } else if Some(id) == open {
+                reasons |= !unopened;
+            } else {
+                let is_end = tokenizer.eos_token_ids.contains(&id);
+                count += u64::from(reasons && !(unopened && is_end));
+            }
         }
         start = output.ids_end;
         counts.push(count);
     }
     counts
-}
-
-fn whole(stub: &Stub, envelope: &Envelope, plan: &Plan, tracks: Vec<Track>) -> Whole {
-    let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
-    let last = steps.unwrap_or(1).saturating_sub(1);
-    let usage = total_usage(plan.prompt_tokens, &tracks);
-    let choice = |(index, track): (usize, Track)| {
-        let text = track.said.text;
-        let (content, reasoning) = match track.splitter {
-            None => (Some(text), None),
-            Some(mut splitter) => {
-                let split = splitter.feed(&text, true);
-                let shown = split.reasoning.filter(|_| !plan.hides_reasoning);
-                (split.content.filter(|content| !content.is_empty()), shown)
-            }
-        };
-        Choice {
-            delta: Delta {
-                content: content.map(Cow::Owned),
-                reasoning: reasoning.map(Cow::Owned),
-                role: Some(plan.role.clone()),
-                tool_calls: None,
-            },
-            finish: Some(track.said.finish),
-            index: u32::try_from(index).expect("choices are few"),
-            token_ids: plan.returns_token_ids.then_some(track.said.ids),
-        }
-    };
-    let answer = Chunk {
-        choices: tracks.into_iter().enumerate().map(choice).collect(),
-        error: None,
-        usage: Some(usage),
-    };
-    let mut bytes = Vec::new();
-    stub.dialect.encode_whole(envelope, &answer, &mut bytes);
-    Whole {
-        bytes: bytes.into(),
-        due: plan.pace.due(u32::try_from(last).unwrap_or(u32::MAX)),
-        is_json: true,
-        tokens: u32::try_from(usage.completion_tokens.unwrap_or(0)).unwrap_or(u32::MAX),
-    }
 }
 
 /// A reply's bytes, all at once.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use vocab::Vocab;
 use wire::finish::{Finish, FinishReason, StopReason};
 
-use crate::script::{Answer, Cut, End, Piece};
+use crate::script::{Answer, Cut, CutKind, End, Piece, Rhythm};
 
 /// What ends an answer and what of it shows.
 #[derive(Clone, Debug)]
@@ -34,10 +34,12 @@ pub(crate) struct Said {
     /// One for each engine step, the last with the finish; never empty.
     pub(crate) outputs: Vec<Output>,
     pub(crate) finish: Finish<'static>,
+    /// The engine failed at the last step, in place of a finish.
+    pub(crate) fault: Option<CutKind>,
 }
 
 /// How far an engine step got.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Output {
     /// Bytes of text that show by now.
     pub(crate) text_end: usize,
@@ -54,25 +56,36 @@ impl Said {
         tokens.sum()
     }
 
+    /// Keeps the counts and shows nothing.
+    pub(crate) fn hide(&mut self) {
+        self.text.clear();
+        self.ids.clear();
+        for output in &mut self.outputs {
+            output.text_end = 0;
+            output.ids_end = 0;
+        }
+    }
+
     /// Merges steps as `grouping` says.
-    pub(crate) fn grouped(mut self, grouping: Grouping) -> Self {
-        if grouping.every <= 1 {
+    pub(crate) fn grouped(mut self, grouping: &Grouping<'_>) -> Self {
+        if grouping.is_single() {
             return self;
         }
-        let mut merged: Vec<Output> = Vec::new();
-        let mut wanted = grouping.first;
+        let mut sizes = grouping.sizes();
+        let mut merged: Vec<Output> = Vec::with_capacity(self.outputs.len());
         let mut room = 0;
-        for output in self.outputs {
+        let last = self.outputs.len() - 1;
+        for (index, output) in self.outputs.into_iter().enumerate() {
+            let is_fault = self.fault.is_some() && index == last;
             match merged.last_mut() {
-                Some(last) if room > 0 => {
-                    last.text_end = output.text_end;
-                    last.ids_end = output.ids_end;
-                    last.tokens += output.tokens;
+                Some(group) if room > 0 && !is_fault => {
+                    group.text_end = output.text_end;
+                    group.ids_end = output.ids_end;
+                    group.tokens += output.tokens;
                 }
                 _ => {
                     merged.push(output);
-                    room = wanted;
-                    wanted = grouping.every;
+                    room = sizes.next().unwrap_or(1).max(1);
                 }
             }
             room -= 1;
@@ -83,12 +96,30 @@ impl Said {
 }
 
 /// How many steps make a chunk.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Grouping {
-    /// Steps of the first chunk, at least 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouping<'a> {
+    /// Steps of the first chunk.
     pub(crate) first: u32,
-    /// Steps of each further chunk, at least 1.
+    /// Steps of each further chunk.
     pub(crate) every: u32,
+    /// The script's own rhythm, which goes first.
+    pub(crate) rhythm: &'a Rhythm,
+}
+
+impl<'a> Grouping<'a> {
+    fn is_single(&self) -> bool {
+        *self.rhythm == Rhythm::Single && self.first <= 1 && self.every <= 1
+    }
+
+    fn sizes(self) -> Box<dyn Iterator<Item = u32> + 'a> {
+        match self.rhythm {
+            Rhythm::Bursts(sizes) => Box::new(sizes.iter().copied().cycle()),
+            Rhythm::Single => {
+                Box::new(std::iter::once(self.first).chain(std::iter::repeat(self.every)))
+            }
+            Rhythm::Steps(sizes) => Box::new(sizes.iter().copied().chain(std::iter::repeat(1))),
+        }
+    }
 }
 
 /// Plays an answer by the rules.
@@ -127,6 +158,7 @@ struct Speaker<'a> {
     ids: Vec<u32>,
     outputs: Vec<Output>,
     tokens: u64,
+    fault: Option<CutKind>,
 }
 
 impl<'a> Speaker<'a> {
@@ -143,6 +175,7 @@ impl<'a> Speaker<'a> {
             ids: Vec::new(),
             outputs: Vec::new(),
             tokens: 0,
+            fault: None,
         }
     }
 
@@ -152,18 +185,25 @@ impl<'a> Speaker<'a> {
             ids: self.ids,
             outputs: self.outputs,
             finish,
+            fault: self.fault,
         }
     }
 
     /// The engine gives up here: a step without a token.
     fn cut(&mut self, cut: Option<Cut>) -> Option<Finish<'static>> {
         let cut = cut.filter(|cut| cut.after <= self.tokens)?;
-        let stop_reason = (cut.reason == FinishReason::Repetition)
-            .then(|| StopReason::Text("repetition_detected".into()));
-        Some(self.last(Finish {
-            reason: cut.reason,
-            stop_reason,
-        }))
+        let finish = match cut.kind {
+            CutKind::Abort => FinishReason::Abort.into(),
+            CutKind::Repetition => Finish {
+                reason: FinishReason::Repetition,
+                stop_reason: Some(StopReason::Text("repetition_detected".into())),
+            },
+            CutKind::Dead | CutKind::Error | CutKind::Raise => {
+                self.fault = Some(cut.kind);
+                FinishReason::Error.into()
+            }
+        };
+        Some(self.last(finish))
     }
 
     /// Ends with a step that adds nothing.
@@ -382,8 +422,12 @@ mod tests {
 
     #[test]
     fn groups_keep_text_and_tokens() {
-        let grouping = Grouping { first: 1, every: 3 };
-        let said = say(&answer("abcdef"), None, &rules(&[])).grouped(grouping);
+        let grouping = Grouping {
+            first: 1,
+            every: 3,
+            rhythm: &Rhythm::Single,
+        };
+        let said = say(&answer("abcdef"), None, &rules(&[])).grouped(&grouping);
         assert_eq!(deltas(&said), ["a", "bcd", "ef"]);
         assert_eq!(said.tokens(), 7);
     }
@@ -396,7 +440,7 @@ mod tests {
             every in 1_u32..5,
         ) {
             let stops: Vec<Cow<'_, str>> = stop.iter().map(|stop| stop.as_str().into()).collect();
-            let said = say(&answer(&text), None, &rules(&stops)).grouped(Grouping { first: every, every });
+            let said = say(&answer(&text), None, &rules(&stops)).grouped(&Grouping { first: every, every, rhythm: &Rhythm::Single });
             prop_assert_eq!(deltas(&said).concat(), said.text.as_str());
             prop_assert!(text.starts_with(&said.text));
             let whole = stop.iter().all(|stop| !text.contains(stop.as_str()));

@@ -4,7 +4,11 @@
 //! it; [`stub`] puts them together into a [`reply`]. Ids, times and seeds are arguments.
 
 mod answer;
+mod cache;
+mod check;
+mod front;
 mod generate;
+mod logprobs;
 pub mod pace;
 mod prompt;
 mod reasoning;
@@ -14,7 +18,12 @@ pub mod script;
 pub mod source;
 pub mod stub;
 mod timeline;
+mod tools;
+mod voice;
 
+pub use cache::PrefixCache;
+pub use front::Front;
 pub use reasoning::{ReasoningParser, UnknownParser};
 pub use route::Route;
 pub use timeline::{Kind, Step, Timeline};
+pub use tools::{ToolParser, UnknownToolParser};

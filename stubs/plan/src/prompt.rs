@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use wire::failure::Failure;
-use wire::json::Json;
 use wire::request::{Endpoint, Message, Prompt, Request};
 
 use crate::stub::Stub;
@@ -31,7 +30,7 @@ impl Counted<'_> {
         if let Some(ids) = self.given_ids {
             return ids.to_vec();
         }
-        let vocab = &stub.tokenizer.vocab;
+        let vocab = &stub.engine.tokenizer.vocab;
         let encode = |text: &Cow<'_, str>| vocab.encode(text, self.is_completion);
         self.texts.iter().map(encode).collect()
     }
@@ -39,7 +38,7 @@ impl Counted<'_> {
 
 /// Counts a request's prompts and refuses those that the server refuses.
 pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted<'r>, Failure> {
-    let vocab = &stub.tokenizer.vocab;
+    let vocab = &stub.engine.tokenizer.vocab;
     let is_completion = request.endpoint == Endpoint::Completions;
     let (texts, each, given_ids) = match &request.prompt {
         Prompt::Messages(_) => {
@@ -68,7 +67,11 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
     }
     let each: Vec<u64> = each.into_iter().map(|count| count as u64).collect();
     let longest = each.iter().copied().max().unwrap_or(0);
-    if let Some(context) = stub.max_model_len.filter(|context| longest > *context) {
+    if let Some(context) = stub
+        .engine
+        .max_model_len
+        .filter(|context| longest > *context)
+    {
         // The real tokenizer stops one token behind the limit; lists of ids are counted whole.
         let seen = given_ids.map_or(context + 1, |_| longest);
         return Err(stub.dialect.prompt_too_long(seen, context));
@@ -108,7 +111,7 @@ pub(crate) fn text<'r>(
             "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]";
         return Err(Failure::bad_request(message, None));
     }
-    let rendered = match &stub.tokenizer.template {
+    let rendered = match &stub.engine.tokenizer.template {
         Some(template) => template
             .render(Context(request, messages))
             .map_err(|error| Failure::bad_request(error.to_string(), None))?
@@ -119,7 +122,26 @@ pub(crate) fn text<'r>(
             contents.join("\n").into()
         }
     };
+    let last = messages.last().map_or("", |last| &last.content);
+    if request.template.continue_final_message {
+        return Ok(Some(open_end(&rendered, last).to_owned().into()));
+    }
     Ok(Some(rendered))
+}
+
+/// A rendered conversation up to the end of its final message, so that the answer goes on with it.
+fn open_end<'t>(rendered: &'t str, message: &str) -> &'t str {
+    let trimmed = message.trim();
+    let Some(at) = rendered.rfind(trimmed) else {
+        return rendered;
+    };
+    let whole = rendered[at..].starts_with(message);
+    let length = if whole {
+        message.trim_start().len()
+    } else {
+        trimmed.len()
+    };
+    &rendered[..at + length]
 }
 
 /// The variables of a chat template.
@@ -130,12 +152,11 @@ impl Serialize for Context<'_> {
         let options = &self.0.template;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("messages", &Messages(self.1))?;
-        let tools = options.tools.as_ref().map(Value);
-        map.serialize_entry("tools", &tools)?;
+        map.serialize_entry("tools", &options.tools)?;
         let prompts = options.add_generation_prompt && !options.continue_final_message;
         map.serialize_entry("add_generation_prompt", &prompts)?;
         for (name, value) in &options.kwargs {
-            map.serialize_entry(&**name, &Value(value))?;
+            map.serialize_entry(&**name, value)?;
         }
         map.end()
     }
@@ -161,16 +182,8 @@ impl Serialize for OneMessage<'_> {
         map.serialize_entry("role", &*self.0.role)?;
         map.serialize_entry("content", &*self.0.content)?;
         for (name, value) in &self.0.rest {
-            map.serialize_entry(&**name, &Value(value))?;
+            map.serialize_entry(&**name, value)?;
         }
         map.end()
-    }
-}
-
-struct Value<'j>(&'j Json<'j>);
-
-impl Serialize for Value<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::Value::from(self.0).serialize(serializer)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::dialect::Content;
+use wire::dialect::{Content, Headers};
 use wire::failure::{ErrorObject, Failure};
 use wire::usage::Usage;
 
@@ -14,8 +14,8 @@ use crate::timeline::{Kind, Step, Timeline};
 pub struct Reply {
     /// HTTP status.
     pub status: u16,
-    /// The one extra header of some answers: `allow` or `location`.
-    pub extra: Option<(&'static str, String)>,
+    /// Headers of this answer's own.
+    pub headers: Headers,
     /// What follows the head.
     pub body: Body,
     /// What the truth file says of it.
@@ -83,7 +83,7 @@ impl Reply {
     pub(crate) fn json(status: u16, bytes: Vec<u8>) -> Self {
         Self {
             status,
-            extra: None,
+            headers: Headers::default(),
             body: Body::Whole(Whole {
                 bytes: bytes.into(),
                 due: Duration::ZERO,
@@ -98,7 +98,7 @@ impl Reply {
     pub(crate) fn empty(status: u16) -> Self {
         Self {
             status,
-            extra: None,
+            headers: Headers::default(),
             body: Body::Empty,
             facts: Facts::default(),
         }
@@ -122,6 +122,13 @@ impl Reply {
             code: 413,
         });
         Self::refusal(&failure)
+    }
+
+    /// The answer of a server whose code fails outside the layers that add headers.
+    pub(crate) fn crash() -> Self {
+        let mut reply = Self::refusal(&Failure::internal(""));
+        reply.headers.without_vary = true;
+        reply
     }
 
     /// A failure as an answer.

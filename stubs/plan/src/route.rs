@@ -1,13 +1,15 @@
 //! Which paths a stub serves, and the small answers.
 
+use std::sync::atomic::Ordering;
+
 use serde::Serialize;
 use wire::dialect::Models;
 use wire::failure::{ErrorObject, Failure};
 use wire::request::Endpoint;
 
-use crate::answer;
 use crate::reply::Reply;
 use crate::stub::{Call, Context, Stub};
+use crate::{answer, prompt};
 
 /// A path with a known method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,26 +24,37 @@ pub enum Route {
     Echo,
     /// `POST /inference/v1/generate`, switched off.
     Generate,
-    /// `GET /health`, `/ping`
+    /// `GET /health`
     Health,
+    /// `GET /is_sleeping`, of the developer's mode.
+    IsSleeping,
     /// `GET /load`
     Load,
     /// `GET /metrics`
     Metrics,
     /// `GET /v1/models`
     Models,
+    /// `GET /ping`, `POST /ping`
+    Ping,
+    /// `POST /reset_prefix_cache`, of the developer's mode.
+    ResetPrefixCache,
+    /// `GET /server_info`, of the developer's mode.
+    ServerInfo,
     /// `POST /tokenize`
     Tokenize,
     /// `GET /version`
     Version,
 }
 
-const ROUTES: [(&str, &[&str], Route); 12] = [
+const ROUTES: [(&str, &[&str], Route); 15] = [
     ("/v1/chat/completions", &["POST"], Route::Chat),
     ("/v1/completions", &["POST"], Route::Completions),
     ("/v1/models", &["GET"], Route::Models),
     ("/health", &["GET"], Route::Health),
-    ("/ping", &["GET", "POST"], Route::Health),
+    ("/ping", &["GET", "POST"], Route::Ping),
+    ("/is_sleeping", &["GET"], Route::IsSleeping),
+    ("/reset_prefix_cache", &["POST"], Route::ResetPrefixCache),
+    ("/server_info", &["GET"], Route::ServerInfo),
     ("/version", &["GET"], Route::Version),
     ("/load", &["GET"], Route::Load),
     ("/metrics", &["GET", "HEAD"], Route::Metrics),
@@ -54,30 +67,34 @@ const ROUTES: [(&str, &[&str], Route); 12] = [
 impl Route {
     /// The route of a call, or the answer to one that is not there.
     pub(crate) fn find(stub: &Stub, call: &Call<'_>) -> Result<Self, Box<Reply>> {
+        let front = &stub.front;
         let is_there = |route| match route {
-            Self::Echo => stub.serves_echo,
-            Self::Metrics => stub.serves_metrics,
+            Self::Echo => front.serves_echo,
+            Self::IsSleeping | Self::ResetPrefixCache | Self::ServerInfo => front.dev_mode,
+            Self::Metrics => front.serves_metrics,
             _ => true,
         };
         let find = |path: &str| {
             let mut routes = ROUTES.iter().filter(|(.., route)| is_there(*route));
             routes.find(|(known, ..)| *known == path)
         };
-        if let Some((_, methods, route)) = find(call.path) {
-            if methods.contains(&call.method) {
+        let (head, path) = (call.head, front.path(call));
+        if let Some((_, methods, route)) = find(path) {
+            if methods.contains(&head.method) {
                 return Ok(*route);
             }
             let mut reply = detail(405, "Method Not Allowed");
-            reply.extra = Some(("allow", methods[0].to_owned()));
+            reply.headers.first.push(("allow", methods[0].to_owned()));
             return Err(reply.into());
         }
-        let trimmed = call.path.strip_suffix('/').and_then(find);
-        let (Some((path, ..)), Some(host)) = (trimmed, call.host) else {
+        let trimmed = path.strip_suffix('/').and_then(find);
+        let (Some((path, ..)), Some(host)) = (trimmed, head.header("host")) else {
             return Err(detail(404, "Not Found").into());
         };
-        let query = call.target.find('?').map_or("", |at| &call.target[at..]);
+        let query = head.target.find('?').map_or("", |at| &head.target[at..]);
         let mut reply = Reply::empty(307);
-        reply.extra = Some(("location", format!("http://{host}{path}{query}")));
+        let location = format!("http://{host}{}{path}{query}", front.root_path);
+        reply.headers.middle.push(("location", location));
         Err(reply.into())
     }
 
@@ -94,7 +111,16 @@ impl Route {
             Self::Detokenize => detokenize(stub, call),
             Self::Echo | Self::Metrics => return Err(self),
             Self::Generate => Err(generate_is_off()),
-            Self::Health => Ok(Reply::empty(200)),
+            Self::Health if stub.engine.dead.load(Ordering::Relaxed) => Ok(Reply::empty(503)),
+            Self::Health | Self::Ping => Ok(Reply::empty(200)),
+            Self::IsSleeping => Ok(Reply::json(200, br#"{"is_sleeping":false}"#.to_vec())),
+            Self::ResetPrefixCache => {
+                if let Some(cache) = &stub.engine.prefix_cache {
+                    cache.reset();
+                }
+                Ok(Reply::json(200, br#"{"success":true}"#.to_vec()))
+            }
+            Self::ServerInfo => Ok(server_info(stub)),
             Self::Load => Ok(Reply::json(200, br#"{"server_load":0}"#.to_vec())),
             Self::Models => Ok(models(stub, context)),
             Self::Tokenize => tokenize(stub, call),
@@ -109,6 +135,15 @@ impl Route {
 #[derive(Serialize)]
 struct Version {
     version: &'static str,
+}
+
+/// The little of the engine's configuration that a stub has.
+fn server_info(stub: &Stub) -> Reply {
+    json(&serde_json::json!({"vllm_config": {
+        "model": stub.root,
+        "max_model_len": stub.engine.max_model_len,
+        "served_model_name": stub.names,
+    }}))
 }
 
 fn json(value: &impl Serialize) -> Reply {
@@ -132,7 +167,7 @@ fn generate_is_off() -> Failure {
 fn models(stub: &Stub, context: &mut Context) -> Reply {
     let models = Models {
         created: context.created,
-        max_model_len: stub.max_model_len,
+        max_model_len: stub.engine.max_model_len,
         names: &stub.names,
         root: &stub.root,
     };
@@ -152,15 +187,17 @@ struct Tokenized {
 }
 
 fn tokenize(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
-    let asked = stub.dialect.parse_tokenize(call.content_type, call.body)?;
+    let asked = stub
+        .dialect
+        .parse_tokenize(call.head.header("content-type"), call.body)?;
     stub.check_model(asked.request.model.as_deref())?;
-    let text = answer::prompt_text(stub, &asked.request)?.unwrap_or_default();
+    let text = prompt::text(stub, &asked.request)?.unwrap_or_default();
     let is_text = asked.request.endpoint == Endpoint::Completions;
-    let vocab = &stub.tokenizer.vocab;
+    let vocab = &stub.engine.tokenizer.vocab;
     let tokens = vocab.encode(&text, is_text);
     Ok(json(&Tokenized {
         count: tokens.len(),
-        max_model_len: stub.max_model_len,
+        max_model_len: stub.engine.max_model_len,
         token_strs: asked.return_token_strs.then(|| vocab.spellings(&tokens)),
         tokens,
     }))
@@ -174,9 +211,9 @@ struct Detokenized {
 fn detokenize(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
     let asked = stub
         .dialect
-        .parse_detokenize(call.content_type, call.body)?;
+        .parse_detokenize(call.head.header("content-type"), call.body)?;
     stub.check_model(asked.model.as_deref())?;
     Ok(json(&Detokenized {
-        prompt: stub.tokenizer.vocab.decode(&asked.tokens),
+        prompt: stub.engine.tokenizer.vocab.decode(&asked.tokens),
     }))
 }

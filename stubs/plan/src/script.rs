@@ -1,16 +1,44 @@
 //! What the model "says": text in pieces, each with the tokens it stands for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use wire::finish::FinishReason;
+use std::time::Duration;
 
 /// An answer as it was scripted, for each choice.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
+    /// Tokens of the prompt that a prefix cache is said to have had.
+    pub cached_tokens: Option<u64>,
     /// What each choice says; choice `i` of a request takes number `i` modulo their count.
     pub choices: Vec<Answer>,
     /// Where the engine gives up, if it does.
     pub cut: Option<Cut>,
+    /// Waits before a token, by its number from 0.
+    pub pauses: BTreeMap<u64, Duration>,
+    /// How many tokens come at a time.
+    pub rhythm: Rhythm,
+}
+
+/// How many tokens come at a time.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Rhythm {
+    /// Merged as in this list, over and over.
+    Bursts(Vec<u32>),
+    /// One by one.
+    #[default]
+    Single,
+    /// As in this list, then one by one: speculative decoding.
+    Steps(Vec<u32>),
+}
+
+impl From<Answer> for Script {
+    /// A script of one choice that runs to its end.
+    fn from(answer: Answer) -> Self {
+        Self {
+            choices: vec![answer],
+            ..Self::default()
+        }
+    }
 }
 
 /// One choice's text, cut into pieces.
@@ -49,8 +77,23 @@ pub struct End {
 pub struct Cut {
     /// Tokens before it.
     pub after: u64,
-    /// What is then said to be the reason.
-    pub reason: FinishReason,
+    /// How it gives up.
+    pub kind: CutKind,
+}
+
+/// How an engine gives up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CutKind {
+    /// The answer ends with finish reason `abort`.
+    Abort,
+    /// The engine dies, and the server with it.
+    Dead,
+    /// The engine ends the answer with an error.
+    Error,
+    /// The engine's interface fails.
+    Raise,
+    /// The answer ends with finish reason `repetition`.
+    Repetition,
 }
 
 impl Answer {

@@ -2,57 +2,112 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use vocab::Tokenizer;
 use wire::dialect::Dialect;
 use wire::failure::Failure;
+use wire::http1::RequestHead;
 use wire::request::{Endpoint, UsagePolicy};
 
+use crate::cache::PrefixCache;
+use crate::front::Front;
 use crate::pace::Pace;
 use crate::reasoning::ReasoningParser;
 use crate::reply::{Facts, Rendered, Reply};
 use crate::route::Route;
 use crate::source::{Echo, Source};
+use crate::tools::ToolParser;
 
 /// Everything that a stub answers from.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent switches of a server"
-)]
 pub struct Stub {
     /// Which server it imitates.
     pub dialect: Dialect,
+    /// What generates.
+    pub engine: Engine,
     /// `system_fingerprint`
     pub fingerprint: Option<String>,
-    /// `--enable-force-include-usage`
-    pub force_include_usage: bool,
-    /// Whether requests' own limits and stop strings count.
-    pub honors_limits: bool,
-    /// The answer's length in tokens, cut or repeated to it.
-    pub max_osl: Option<u64>,
-    /// Longest prompt and answer in tokens, together.
-    pub max_model_len: Option<u64>,
+    /// What stands before the routes.
+    pub front: Front,
     /// Served names, the first being the one that answers carry.
     pub names: Vec<String>,
-    /// When its answers are due.
-    pub pace: Pace,
-    /// `--reasoning-parser`
-    pub reasoning_parser: Option<ReasoningParser>,
-    /// Streams are rendered once for all requests that differ in nothing that shows.
-    pub renders_once: bool,
+    /// What is found in the text.
+    pub parsers: Parsers,
     /// The model argument.
     pub root: String,
-    /// `POST /echo` is there.
-    pub serves_echo: bool,
-    /// `GET /metrics` is there.
-    pub serves_metrics: bool,
+    /// How streams are cut and what they carry.
+    pub streaming: Streaming,
+}
+
+/// What generates answers, and its limits.
+#[derive(Debug)]
+pub struct Engine {
+    /// A script let it die; nothing is generated any more.
+    pub dead: AtomicBool,
+    /// Whether requests' own limits and stop strings count.
+    pub honors_limits: bool,
+    /// Longest prompt and answer in tokens, together.
+    pub max_model_len: Option<u64>,
+    /// The answer's length in tokens, cut or repeated to it.
+    pub max_osl: Option<u64>,
+    /// Choices that may wait, of all requests together.
+    pub max_queued: Option<u64>,
+    /// When its answers are due.
+    pub pace: Pace,
+    /// Prompts that were seen, if usage tells of them.
+    pub prefix_cache: Option<PrefixCache>,
     /// What the model says.
     pub source: Box<dyn Source>,
-    /// Tokens of a chunk.
-    pub tokens_per_chunk: u32,
     /// Text to tokens.
     pub tokenizer: Arc<Tokenizer>,
+}
+
+/// What is found in the text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parsers {
+    /// The model is not held to the parser's own format: `VLLM_ENFORCE_STRICT_TOOL_CALLING=0`.
+    pub lax_tool_calls: bool,
+    /// `--reasoning-parser`
+    pub reasoning: Option<ReasoningParser>,
+    /// `--tool-call-parser`, where `--enable-auto-tool-choice` switches it on.
+    pub tools: Option<ToolParser>,
+}
+
+/// How streams are cut and what answers carry.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the server's own switches")]
+pub struct Streaming {
+    /// `--enable-force-include-usage`
+    pub force_include_usage: bool,
+    /// Say so when a stream was silent so long: `--sse-keep-alive-interval`.
+    pub keep_alive: Option<Duration>,
+    /// Streams are rendered once for all requests that differ in nothing that shows.
+    pub renders_once: bool,
+    /// `--enable-per-request-metrics`
+    pub request_metrics: bool,
+    /// `--stream-interval`: tokens of each chunk but the first.
+    pub stream_interval: u32,
+    /// `--return-tokens-as-token-ids`
+    pub tokens_as_ids: bool,
+    /// Tokens of a chunk.
+    pub tokens_per_chunk: u32,
+}
+
+impl Default for Streaming {
+    /// A token a chunk, nothing added.
+    fn default() -> Self {
+        Self {
+            force_include_usage: false,
+            keep_alive: None,
+            renders_once: false,
+            request_metrics: false,
+            stream_interval: 1,
+            tokens_as_ids: false,
+            tokens_per_chunk: 1,
+        }
+    }
 }
 
 /// A request as it arrived.
@@ -60,18 +115,8 @@ pub struct Stub {
 pub struct Call<'a> {
     /// The body.
     pub body: &'a [u8],
-    /// `content-type`
-    pub content_type: Option<&'a str>,
-    /// `host`
-    pub host: Option<&'a str>,
-    /// `POST`
-    pub method: &'a str,
-    /// The path without query.
-    pub path: &'a str,
-    /// The target as sent.
-    pub target: &'a str,
-    /// `x-request-id`
-    pub request_id: Option<&'a str>,
+    /// Its head.
+    pub head: &'a RequestHead<'a>,
     /// The facts shall have the prompt's text.
     pub wants_prompt: bool,
 }
@@ -81,15 +126,15 @@ pub struct Call<'a> {
 pub struct Context {
     /// Seconds since 1970.
     pub created: u64,
-    /// Streams rendered once.
-    pub rendered: HashMap<RenderKey, (Arc<Rendered>, Facts)>,
     /// Source of ids.
     pub random: fastrand::Rng,
+    /// Streams rendered once.
+    pub(crate) rendered: HashMap<RenderKey, (Arc<Rendered>, Facts)>,
 }
 
 /// What shows of a request to a stub that renders once.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct RenderKey {
+pub(crate) struct RenderKey {
     pub(crate) endpoint: Endpoint,
     pub(crate) prompt_tokens: u64,
     pub(crate) stream: bool,
@@ -104,8 +149,8 @@ impl Context {
     pub fn new(seed: u64) -> Self {
         Self {
             created: 0,
-            rendered: HashMap::new(),
             random: fastrand::Rng::with_seed(seed),
+            rendered: HashMap::new(),
         }
     }
 }
@@ -116,32 +161,44 @@ impl Stub {
         let dialect = Dialect::VLLM;
         Self {
             dialect,
+            engine: Engine {
+                dead: AtomicBool::new(false),
+                honors_limits: false,
+                max_model_len: None,
+                max_osl: None,
+                max_queued: None,
+                pace: Pace::Burst,
+                prefix_cache: None,
+                source: Box::new(Echo {
+                    tokenizer: Arc::clone(&tokenizer),
+                }),
+                tokenizer,
+            },
             fingerprint: dialect.fingerprint(),
-            force_include_usage: false,
-            honors_limits: false,
-            max_osl: None,
-            max_model_len: None,
+            front: Front::default(),
             names: vec!["echo".into()],
-            pace: Pace::Burst,
-            reasoning_parser: None,
-            renders_once: false,
+            parsers: Parsers::default(),
             root: "echo".into(),
-            serves_echo: true,
-            serves_metrics: false,
-            source: Box::new(Echo {
-                tokenizer: Arc::clone(&tokenizer),
-            }),
-            tokens_per_chunk: 1,
-            tokenizer,
+            streaming: Streaming::default(),
         }
     }
 
     /// Answers a call; what asks for the process itself (metrics, the raw request) is `Err` with its route.
     pub fn reply(&self, call: &Call<'_>, context: &mut Context) -> Result<Reply, Route> {
-        match Route::find(self, call) {
-            Ok(route) => route.reply(self, call, context),
-            Err(reply) => Ok(*reply),
-        }
+        let mut reply = match self.front.refuses(call) {
+            Some(reply) => reply,
+            None => match Route::find(self, call) {
+                Ok(route) => route.reply(self, call, context)?,
+                Err(reply) => *reply,
+            },
+        };
+        self.decorate(call, context, &mut reply);
+        Ok(reply)
+    }
+
+    /// Adds the headers that every answer has, to one that is not made here.
+    pub fn decorate(&self, call: &Call<'_>, context: &mut Context, reply: &mut Reply) {
+        self.front.decorate(call, context, reply);
     }
 
     /// Checks a request's model against the served names.

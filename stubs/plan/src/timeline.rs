@@ -1,20 +1,21 @@
 //! An answer as timed bytes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
-use wire::chunk::{Choice, Chunk, Delta};
+use wire::chunk::{Choice, Chunk, Delta, TokenLogprob};
 use wire::dialect::Encoder;
-use wire::finish::Finish;
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
-use wire::usage::Usage;
+use wire::usage::{CachedTokens, Usage};
 
-use crate::generate::Said;
+use crate::generate::{Output, Said};
 use crate::pace::Pace;
-use crate::reasoning::{Split, Splitter};
+use crate::script::CutKind;
+use crate::voice::Voice;
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
@@ -22,6 +23,8 @@ use crate::reasoning::{Split, Splitter};
 pub enum Kind {
     /// An answer that is not streamed.
     Body,
+    /// A comment that keeps the connection alive.
+    Comment,
     /// Text.
     Content,
     /// `[DONE]`
@@ -34,6 +37,8 @@ pub enum Kind {
     Reasoning,
     /// The role.
     Role,
+    /// Tool calls.
+    Tool,
     /// Usage alone.
     Usage,
 }
@@ -52,6 +57,9 @@ pub struct Step {
     /// Bytes of the event, without HTTP chunk framing.
     pub bytes: u32,
 }
+
+/// vLLM's sign of life in a silent stream.
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The events of one stream, encoded as they are asked for.
 #[derive(Debug)]
@@ -79,9 +87,10 @@ impl Timeline {
         let mut bytes = 0;
         http1::write_chunk(out, |out| {
             let start = out.len();
-            match &event.chunk {
-                Some(chunk) => self.encoder.event(chunk, out),
-                None => out.extend_from_slice(sse::DONE),
+            match &event.payload {
+                Payload::Chunk(chunk) => self.encoder.event(chunk, out),
+                Payload::Done => out.extend_from_slice(sse::DONE),
+                Payload::KeepAlive => out.extend_from_slice(KEEP_ALIVE),
             }
             bytes = out.len() - start;
         });
@@ -98,88 +107,173 @@ impl Timeline {
     }
 }
 
-/// A chunk with its time.
+/// What an event writes.
+#[derive(Debug)]
+enum Payload {
+    Chunk(Chunk<'static>),
+    Done,
+    KeepAlive,
+}
+
+/// A payload with its time.
 #[derive(Debug)]
 pub(crate) struct Event {
     due: Duration,
     kind: Kind,
     index: Option<u32>,
     tokens: u32,
-    /// `None` is `[DONE]`.
-    chunk: Option<Chunk<'static>>,
+    payload: Payload,
 }
 
 /// What the layout of a stream depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) cache: Option<CachedTokens>,
+    /// What an engine that died has said.
+    pub(crate) dead: &'static str,
+    /// The final message, said again before the answer to a chat.
+    pub(crate) echo: Option<String>,
     pub(crate) endpoint: Endpoint,
-    pub(crate) hides_reasoning: bool,
+    pub(crate) keep_alive: Option<Duration>,
     pub(crate) pace: Pace,
+    pub(crate) pauses: BTreeMap<u64, Duration>,
     pub(crate) prompt_tokens: u64,
     pub(crate) returns_token_ids: bool,
     pub(crate) role: Cow<'static, str>,
     pub(crate) usage: UsagePolicy,
 }
 
-/// The chunks of a stream in order: roles, then step by step one for each choice, usage, `[DONE]`.
+/// The chunks of a stream in order: roles, the prompt's echo, then step by step one for each choice,
+/// usage, `[DONE]`. An engine that gives up has an error there in place of what is left.
 #[derive(Debug)]
 pub(crate) struct Events {
     plan: Plan,
     tracks: Vec<Track>,
     stage: Stage,
+    /// When the stream last said something.
+    last: Duration,
+    /// An event that waits behind signs of life.
+    waiting: Option<Event>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Role(usize),
+    Echo(usize),
     Text { step: usize, track: usize },
+    Error { step: usize, fault: CutKind },
     Usage { step: usize },
     Done { step: usize },
     Over,
+}
+
+/// What stands before the answer in a completion's first chunk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opening {
+    /// The prompt's logprobs, if it is echoed with them.
+    pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) prompt_token_ids: Option<Vec<u32>>,
+    /// The prompt, if it is echoed.
+    pub(crate) text: String,
 }
 
 /// One choice on its way.
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) said: Said,
-    pub(crate) splitter: Option<Splitter>,
+    pub(crate) voice: Voice,
+    /// One for each id.
+    pub(crate) logprobs: Option<Vec<TokenLogprob>>,
+    pub(crate) opening: Opening,
+    pub(crate) prompt_tokens: u64,
     /// Tokens of reasoning by each step, where a parser counts them.
     pub(crate) reasoning_tokens: Option<Vec<u64>>,
-    text_start: usize,
-    ids_start: usize,
+    shown: Output,
     tokens: u64,
     /// Tokens of steps that made no chunk.
     untold: u32,
 }
 
 impl Track {
-    pub(crate) fn new(
-        said: Said,
-        splitter: Option<Splitter>,
-        reasoning_tokens: Option<Vec<u64>>,
-    ) -> Self {
+    pub(crate) fn new(said: Said, voice: Voice) -> Self {
         Self {
             said,
-            splitter,
-            reasoning_tokens,
-            text_start: 0,
-            ids_start: 0,
+            voice,
+            logprobs: None,
+            opening: Opening::default(),
+            prompt_tokens: 0,
+            reasoning_tokens: None,
+            shown: Output::default(),
             tokens: 0,
             untold: 0,
         }
+    }
+
+    /// The chunk of a step, if it makes one, and what kind it is.
+    fn choice(&mut self, step: usize, plan: &Plan) -> Option<(Choice<'static>, Kind)> {
+        let output = *self.said.outputs.get(step)?;
+        let before = std::mem::replace(&mut self.shown, output);
+        self.tokens += u64::from(output.tokens);
+        self.untold += output.tokens;
+        let is_last = step + 1 == self.said.outputs.len();
+        let text = &self.said.text[before.text_end..output.text_end];
+        let ids = before.ids_end..output.ids_end;
+        let mut delta = self.voice.feed(text, &self.said.ids[ids.clone()], is_last);
+        if delta.is_none() && (plan.returns_token_ids || self.logprobs.is_some()) {
+            delta = Some(Delta::default());
+        }
+        let mut delta = delta?;
+        let opening = std::mem::take(&mut self.opening);
+        if !opening.text.is_empty() {
+            let said = delta.content.unwrap_or_default();
+            delta.content = Some(format!("{}{said}", opening.text).into());
+        }
+        let mut logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
+        if let Some(logprobs) = &mut logprobs {
+            logprobs.splice(0..0, opening.logprobs);
+        }
+        let kind = if is_last {
+            Kind::Finish
+        } else if !delta.tool_calls.is_empty() {
+            Kind::Tool
+        } else if delta.reasoning.is_some() && delta.content.is_none() {
+            Kind::Reasoning
+        } else {
+            Kind::Content
+        };
+        let choice = Choice {
+            delta,
+            finish: is_last.then(|| self.voice.finish(&self.said.finish)),
+            logprobs,
+            prompt_token_ids: opening.prompt_token_ids,
+            token_ids: plan.returns_token_ids.then(|| self.said.ids[ids].to_vec()),
+            ..Choice::default()
+        };
+        Some((choice, kind))
+    }
+
+    /// How the engine gives up at a step, if it does.
+    fn fault(&self, step: usize) -> Option<CutKind> {
+        let is_last = step + 1 == self.said.outputs.len();
+        self.said.fault.filter(|_| is_last)
     }
 }
 
 impl Events {
     pub(crate) fn new(plan: Plan, tracks: Vec<Track>) -> Self {
+        // What fails before its first output has no role either, unless that output is the error.
+        let fails_at_once =
+            |track: &Track| track.fault(0).is_some_and(|fault| fault != CutKind::Error);
         let stage = match plan.endpoint {
-            Endpoint::Chat => Stage::Role(0),
-            Endpoint::Completions => Stage::Text { step: 0, track: 0 },
+            Endpoint::Chat if !tracks.iter().any(fails_at_once) => Stage::Role(0),
+            _ => Stage::Text { step: 0, track: 0 },
         };
         Self {
             plan,
             tracks,
             stage,
+            last: Duration::ZERO,
+            waiting: None,
         }
     }
 
@@ -189,147 +283,133 @@ impl Events {
         steps.max().unwrap_or(0)
     }
 
-    fn event(&self, step: usize, kind: Kind, chunk: Option<Chunk<'static>>) -> Event {
+    /// When a step is due by which a choice has so many tokens.
+    fn due(&self, step: usize, tokens: u64) -> Duration {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
-        let choice = chunk.as_ref().and_then(|chunk| chunk.choices.first());
+        self.plan.pace.due(step) + pause(&self.plan.pauses, tokens)
+    }
+
+    /// An event behind all text so far.
+    fn event(&self, step: usize, kind: Kind, payload: Payload) -> Event {
+        let tokens = self.tracks.iter().map(|track| track.tokens).max();
         Event {
-            due: self.plan.pace.due(step),
+            due: self.due(step, tokens.unwrap_or(0)),
             kind,
-            index: choice.map(|choice| choice.index),
+            index: None,
             tokens: 0,
-            chunk,
+            payload,
+        }
+    }
+
+    /// An event of a choice that tells of no token yet.
+    fn early(&self, track: usize, kind: Kind, delta: Delta<'static>) -> Event {
+        let details = self.tracks[track].reasoning_tokens.as_ref().map(|_| 0);
+        let chunk = Chunk {
+            choices: vec![Choice {
+                delta,
+                index: index(track),
+                is_echo: kind != Kind::Role,
+                ..Choice::default()
+            }],
+            usage: self.running_usage(track, details),
+            error: None,
+        };
+        Event {
+            due: self.due(0, 1),
+            kind,
+            index: Some(index(track)),
+            tokens: 0,
+            payload: Payload::Chunk(chunk),
         }
     }
 
     fn role(&self, track: usize) -> Event {
-        let details = self.tracks[track].reasoning_tokens.as_ref().map(|_| 0);
-        let chunk = Chunk {
-            choices: vec![Choice {
-                index: index(track),
-                delta: Delta {
-                    role: Some(self.plan.role.clone()),
-                    content: Some("".into()),
-                    ..Delta::default()
-                },
-                ..Choice::default()
-            }],
-            usage: self.running_usage(0, details),
-            error: None,
+        let delta = Delta {
+            role: Some(self.plan.role.clone()),
+            content: Some("".into()),
+            ..Delta::default()
         };
-        self.event(0, Kind::Role, Some(chunk))
+        self.early(track, Kind::Role, delta)
     }
 
-    fn running_usage(&self, tokens: u64, reasoning_tokens: Option<u64>) -> Option<Usage> {
+    fn echo(&self, track: usize, text: String) -> Event {
+        let delta = Delta {
+            content: Some(text.into()),
+            ..Delta::default()
+        };
+        self.early(track, Kind::Content, delta)
+    }
+
+    /// A choice's usage so far, where every chunk carries it.
+    fn running_usage(&self, track: usize, reasoning_tokens: Option<u64>) -> Option<Usage> {
+        let track = &self.tracks[track];
         (self.plan.usage == UsagePolicy::Continuous).then(|| Usage {
             reasoning_tokens,
-            ..Usage::new(self.plan.prompt_tokens, tokens)
+            ..Usage::new(track.prompt_tokens, track.tokens)
         })
     }
 
     /// The chunk of one choice's step, if it makes one.
-    fn text(&mut self, step: usize, track_index: usize) -> Option<Event> {
-        let track = &mut self.tracks[track_index];
-        let output = *track.said.outputs.get(step)?;
-        let is_last = step + 1 == track.said.outputs.len();
-        let text = &track.said.text[track.text_start..output.text_end];
-        let ids = &track.said.ids[track.ids_start..output.ids_end];
-        let token_ids = self.plan.returns_token_ids.then(|| ids.to_vec());
-        track.text_start = output.text_end;
-        track.ids_start = output.ids_end;
-        track.tokens += u64::from(output.tokens);
-        track.untold += output.tokens;
-        let split = match &mut track.splitter {
-            None => Split {
-                reasoning: None,
-                content: Some(text.to_owned()),
-            },
-            Some(splitter) => splitter.feed(text, is_last),
-        };
-        let split = self.plan.shown(split, is_last);
-        let says_nothing = split == Split::default();
-        if says_nothing && !is_last && token_ids.is_none() {
-            return None;
-        }
+    fn text(&mut self, step: usize, number: usize) -> Option<Event> {
+        let track = &mut self.tracks[number];
+        let (choice, kind) = track.choice(step, &self.plan)?;
         let tokens = std::mem::take(&mut track.untold);
         let total = track.tokens;
         let reasoning_tokens = track.reasoning_tokens.as_ref().map(|counts| counts[step]);
-        let finish: Option<Finish<'static>> = is_last.then(|| track.said.finish.clone());
-        let kind = match (is_last, &split.content) {
-            (true, _) => Kind::Finish,
-            (false, None) if split.reasoning.is_some() => Kind::Reasoning,
-            (false, _) => Kind::Content,
-        };
         let chunk = Chunk {
             choices: vec![Choice {
-                index: index(track_index),
-                delta: Delta {
-                    content: split.content.map(Cow::Owned),
-                    reasoning: split.reasoning.map(Cow::Owned),
-                    ..Delta::default()
-                },
-                finish,
-                token_ids,
+                index: index(number),
+                ..choice
             }],
-            usage: self.running_usage(total, reasoning_tokens),
+            usage: self.running_usage(number, reasoning_tokens),
             error: None,
         };
         Some(Event {
+            due: self.due(step, total),
+            kind,
+            index: Some(index(number)),
             tokens,
-            ..self.event(step, kind, Some(chunk))
+            payload: Payload::Chunk(chunk),
         })
+    }
+
+    fn error(&self, step: usize, fault: CutKind) -> Event {
+        let chunk = Chunk {
+            error: Some(fault.message(self.plan.dead).into()),
+            ..Chunk::default()
+        };
+        self.event(step, Kind::Error, Payload::Chunk(chunk))
     }
 
     fn usage(&self, step: usize) -> Event {
         let chunk = Chunk {
-            usage: Some(total_usage(self.plan.prompt_tokens, &self.tracks)),
+            usage: Some(total_usage(&self.plan, &self.tracks)),
             ..Chunk::default()
         };
-        self.event(step, Kind::Usage, Some(chunk))
+        self.event(step, Kind::Usage, Payload::Chunk(chunk))
     }
-}
 
-impl Plan {
-    /// What of a split shows to a request that may have hidden the reasoning.
-    fn shown(&self, split: Split, is_last: bool) -> Split {
-        if !self.hides_reasoning {
-            return split;
-        }
-        let bare = |content: &String| is_last && content.is_empty();
-        Split {
-            reasoning: None,
-            content: split.content.filter(|content| !bare(content)),
-        }
-    }
-}
-
-/// The usage of all choices together.
-pub(crate) fn total_usage(prompt_tokens: u64, tracks: &[Track]) -> Usage {
-    let tokens = tracks.iter().map(|track| track.said.tokens()).sum();
-    let reasoning = tracks
-        .iter()
-        .map(|track| track.reasoning_tokens.as_ref()?.last().copied());
-    Usage {
-        reasoning_tokens: reasoning.sum(),
-        ..Usage::new(prompt_tokens, tokens)
-    }
-}
-
-fn index(track: usize) -> u32 {
-    u32::try_from(track).expect("choices are few")
-}
-
-impl Iterator for Events {
-    type Item = Event;
-
-    fn next(&mut self) -> Option<Event> {
+    /// The next event, whatever the silence before it.
+    fn advance(&mut self) -> Option<Event> {
         loop {
             match self.stage {
                 Stage::Role(track) if track < self.tracks.len() => {
                     self.stage = Stage::Role(track + 1);
                     return Some(self.role(track));
                 }
-                Stage::Role(_) => self.stage = Stage::Text { step: 0, track: 0 },
+                Stage::Role(_) => self.stage = Stage::Echo(0),
+                Stage::Echo(track) => match self.plan.echo.clone() {
+                    Some(text) if track < self.tracks.len() => {
+                        self.stage = Stage::Echo(track + 1);
+                        return Some(self.echo(track, text));
+                    }
+                    _ => self.stage = Stage::Text { step: 0, track: 0 },
+                },
                 Stage::Text { step, track } if track < self.tracks.len() => {
+                    if let Some(fault) = self.tracks[track].fault(step) {
+                        self.stage = Stage::Error { step, fault };
+                        continue;
+                    }
                     let track_after = track + 1;
                     self.stage = Stage::Text {
                         step,
@@ -344,6 +424,10 @@ impl Iterator for Events {
                     self.stage = Stage::Text { step, track: 0 };
                 }
                 Stage::Text { step, .. } => self.stage = Stage::Usage { step },
+                Stage::Error { step, fault } => {
+                    self.stage = Stage::Done { step };
+                    return Some(self.error(step, fault));
+                }
                 Stage::Usage { step } => {
                     self.stage = Stage::Done { step };
                     if self.plan.usage != UsagePolicy::Omit {
@@ -352,10 +436,78 @@ impl Iterator for Events {
                 }
                 Stage::Done { step } => {
                     self.stage = Stage::Over;
-                    return Some(self.event(step, Kind::Done, None));
+                    return Some(self.event(step, Kind::Done, Payload::Done));
                 }
                 Stage::Over => return None,
             }
         }
+    }
+}
+
+impl CutKind {
+    /// What a client is told of it.
+    pub(crate) fn message(self, dead: &'static str) -> &'static str {
+        match self {
+            Self::Dead => dead,
+            Self::Raise => "",
+            Self::Abort | Self::Error | Self::Repetition => "Internal server error",
+        }
+    }
+}
+
+/// The waits before the first so many tokens.
+fn pause(pauses: &BTreeMap<u64, Duration>, tokens: u64) -> Duration {
+    pauses.range(..tokens).map(|(_, wait)| *wait).sum()
+}
+
+/// When a whole answer is due.
+pub(crate) fn whole_due(plan: &Plan, tracks: &[Track]) -> Duration {
+    let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
+    let last = steps.unwrap_or(1).saturating_sub(1);
+    let tokens = tracks.iter().map(|track| track.said.tokens()).max();
+    let step = u32::try_from(last).unwrap_or(u32::MAX);
+    plan.pace.due(step) + pause(&plan.pauses, tokens.unwrap_or(0))
+}
+
+/// The usage of all choices together.
+pub(crate) fn total_usage(plan: &Plan, tracks: &[Track]) -> Usage {
+    let tokens = tracks.iter().map(|track| track.said.tokens()).sum();
+    let reasoning = tracks
+        .iter()
+        .map(|track| track.reasoning_tokens.as_ref()?.last().copied());
+    Usage {
+        cache: plan.cache,
+        reasoning_tokens: reasoning.sum(),
+        ..Usage::new(plan.prompt_tokens, tokens)
+    }
+}
+
+pub(crate) fn index(track: usize) -> u32 {
+    u32::try_from(track).expect("choices are few")
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let event = match self.waiting.take() {
+            Some(event) => event,
+            None => self.advance()?,
+        };
+        if let Some(interval) = self.plan.keep_alive
+            && self.last + interval < event.due
+        {
+            self.last += interval;
+            self.waiting = Some(event);
+            return Some(Event {
+                due: self.last,
+                kind: Kind::Comment,
+                index: None,
+                tokens: 0,
+                payload: Payload::KeepAlive,
+            });
+        }
+        self.last = event.due;
+        Some(event)
     }
 }

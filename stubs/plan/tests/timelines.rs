@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use vocab::Tokenizer;
 use wire::chunk::Chunk;
+use wire::http1::RequestHead;
 use wire::sse;
 
 fn tokenizer(name: &str) -> Arc<Tokenizer> {
@@ -26,14 +27,11 @@ fn tokenizer(name: &str) -> Arc<Tokenizer> {
 
 fn ask(stub: &Stub, path: &str, body: &Value) -> Reply {
     let body = body.to_string();
+    let head = format!("POST {path} HTTP/1.1\r\ncontent-type: application/json\r\n\r\n");
+    let (head, _) = RequestHead::parse(head.as_bytes()).unwrap().unwrap();
     let call = Call {
         body: body.as_bytes(),
-        content_type: Some("application/json"),
-        host: None,
-        method: "POST",
-        path,
-        target: path,
-        request_id: None,
+        head: &head,
         wants_prompt: false,
     };
     let mut context = Context::new(7);
@@ -65,11 +63,9 @@ fn timeline(reply: Reply) -> String {
     out
 }
 
-fn paced(stub: Stub) -> Stub {
-    Stub {
-        pace: "steady:ttft=20ms,itl=5ms".parse().unwrap(),
-        ..stub
-    }
+fn paced(mut stub: Stub) -> Stub {
+    stub.engine.pace = "steady:ttft=20ms,itl=5ms".parse().unwrap();
+    stub
 }
 
 #[test]
@@ -89,11 +85,11 @@ fn a_completion_with_two_choices_and_continuous_usage() {
 fn thinking() -> Stub {
     let bpe = tokenizer("bpe");
     let scripts = r#"{"hello":{"choices":[{"text":"<think>\nHm.</think>\n\nYes."}]}}"#;
-    Stub {
-        reasoning_parser: Some(ReasoningParser::Qwen3),
-        source: Box::new(ScriptFile::from_json(scripts, &bpe).unwrap()),
-        ..paced(Stub::echo(bpe))
-    }
+    let source = ScriptFile::from_json(scripts, &bpe).unwrap();
+    let mut stub = paced(Stub::echo(bpe));
+    stub.engine.source = Box::new(source);
+    stub.parsers.reasoning = Some(ReasoningParser::Qwen3);
+    stub
 }
 
 #[test]
@@ -154,11 +150,9 @@ proptest! {
         max_tokens in prop::option::of(1_u32..20),
         stop in prop::option::of("[a-c]{1,2}"),
     ) {
-        let stub = Stub {
-            honors_limits: true,
-            tokens_per_chunk,
-            ..paced(Stub::echo(tokenizer(vocabulary)))
-        };
+        let mut stub = paced(Stub::echo(tokenizer(vocabulary)));
+        stub.engine.honors_limits = true;
+        stub.streaming.tokens_per_chunk = tokens_per_chunk;
         let body = |stream: bool| {
             let options = stream.then(|| json!({"include_usage": true}));
             json!({"messages": [{"role": "user", "content": text}], "n": n, "max_tokens": max_tokens,

@@ -3,19 +3,24 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
-use plan::ReasoningParser;
 use plan::pace::Pace;
 use plan::source::{Echo, Fixed, RandomTokens, ScriptFile, Source};
-use plan::stub::Stub;
+use plan::stub::{Engine, Streaming, Stub};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vocab::Tokenizer;
 use wire::dialect::Dialect;
 
 use crate::server::{Config, Server};
+
+mod ignored;
+mod vllm;
+
+pub use vllm::VllmArgs;
 
 /// The stub to serve, and its flags.
 #[derive(Debug, Subcommand)]
@@ -34,11 +39,11 @@ pub enum Command {
     #[command(
         after_help = "Example:\n  stubline serve vllm tiny-model --tokenizer fixtures/tokenizers/bpe --source script:fixtures/wire/vllm-0.33.0/scripts.json --reasoning-parser qwen3"
     )]
-    Vllm(VllmArgs),
+    Vllm(Box<VllmArgs>),
 }
 
 /// Flags of every stub.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Common {
     /// Address to listen on
     #[arg(long, default_value = "127.0.0.1")]
@@ -131,21 +136,8 @@ pub struct MaxArgs {
     metrics: bool,
 }
 
-/// Flags of `serve vllm`, by the real server's names.
-#[derive(Args, Debug)]
-pub struct VllmArgs {
-    /// The model argument
-    #[arg(value_name = "MODEL", conflicts_with = "model")]
-    model_tag: Option<String>,
-    #[command(flatten)]
-    common: Common,
-    /// Split reasoning from content: qwen3
-    #[arg(long, value_name = "NAME")]
-    reasoning_parser: Option<ReasoningParser>,
-    /// Send usage on every chunk of every stream
-    #[arg(long)]
-    enable_force_include_usage: bool,
-}
+/// An environment variable's value, if it is set.
+pub type Env<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// A stub and where to serve it, checked.
 #[derive(Debug)]
@@ -158,21 +150,17 @@ pub struct Checked {
     pub stub: Stub,
 }
 
-/// The context of a real server that was not told otherwise.
-const DEFAULT_MODEL_LEN: u64 = 131_072;
-/// How long uvicorn keeps an idle connection.
-const UVICORN_KEEP_ALIVE: Duration = Duration::from_secs(5);
-
 impl Command {
-    /// Checks the flags; what is wrong is said in one line.
-    pub fn checked(self) -> anyhow::Result<Checked> {
+    /// Checks the flags and what the real server reads from the environment; what is wrong is said
+    /// in one line.
+    pub fn checked(self, env: Env<'_>) -> anyhow::Result<Checked> {
         match self {
             Self::Echo(args) => {
                 let dialect = args.common.dialect(&args.dialect)?;
                 let mut checked = args.common.checked(dialect, "echo", None, None)?;
-                checked.stub.honors_limits = args.honor_max_tokens;
-                checked.stub.serves_echo = true;
-                checked.stub.serves_metrics = args.metrics;
+                checked.stub.engine.honors_limits = args.honor_max_tokens;
+                checked.stub.front.serves_echo = true;
+                checked.stub.front.serves_metrics = args.metrics;
                 Ok(checked)
             }
             Self::Max(args) => {
@@ -185,31 +173,12 @@ impl Command {
                 common.tokens_per_chunk = args.stream_interval;
                 let dialect = common.dialect(&args.dialect)?;
                 let mut checked = common.checked(dialect, "max", None, None)?;
-                checked.stub.honors_limits = false;
-                checked.stub.renders_once = true;
-                checked.stub.serves_metrics = args.metrics;
+                checked.stub.engine.honors_limits = false;
+                checked.stub.streaming.renders_once = true;
+                checked.stub.front.serves_metrics = args.metrics;
                 Ok(checked)
             }
-            Self::Vllm(args) => {
-                let mut common = args.common;
-                common.model = common.model.or(args.model_tag);
-                let dialect = common.dialect("vllm")?;
-                let context = Some(DEFAULT_MODEL_LEN);
-                let keep_alive = Some(UVICORN_KEEP_ALIVE);
-                let mut checked = common.checked(dialect, "model", context, keep_alive)?;
-                let stub = &mut checked.stub;
-                if args.reasoning_parser.is_some()
-                    && stub.tokenizer.vocab.added("</think>").is_none()
-                {
-                    bail!(
-                        "--reasoning-parser needs a --tokenizer with the tokens <think> and </think>"
-                    );
-                }
-                stub.force_include_usage = args.enable_force_include_usage;
-                stub.reasoning_parser = args.reasoning_parser;
-                stub.serves_metrics = true;
-                Ok(checked)
-            }
+            Self::Vllm(args) => args.checked(env),
         }
     }
 }
@@ -269,22 +238,26 @@ impl Common {
             },
             drain: self.drain,
             stub: Stub {
+                engine: Engine {
+                    dead: AtomicBool::new(false),
+                    honors_limits: true,
+                    max_model_len: self.max_model_len.or(context),
+                    max_osl: self.max_osl,
+                    max_queued: None,
+                    pace: self.pace,
+                    prefix_cache: None,
+                    source,
+                    tokenizer: Arc::clone(&tokenizer),
+                },
+                names,
+                root,
+                streaming: Streaming {
+                    tokens_per_chunk: self.tokens_per_chunk,
+                    ..Streaming::default()
+                },
                 dialect,
                 fingerprint: dialect.fingerprint(),
-                force_include_usage: false,
-                honors_limits: true,
-                max_osl: self.max_osl,
-                max_model_len: self.max_model_len.or(context),
-                names,
-                pace: self.pace,
-                reasoning_parser: None,
-                renders_once: false,
-                root,
-                serves_echo: false,
-                serves_metrics: false,
-                source,
-                tokens_per_chunk: self.tokens_per_chunk,
-                tokenizer,
+                ..Stub::echo(tokenizer)
             },
         })
     }
@@ -339,7 +312,7 @@ pub struct Running {
 
 /// Starts what the flags ask for; whatever is wrong is wrong usage, and nothing has been served.
 pub fn start(command: Command) -> anyhow::Result<Running> {
-    let checked = command.checked()?;
+    let checked = command.checked(&|name| std::env::var(name).ok())?;
     let server = Server::start(&checked.config, Arc::new(checked.stub))?;
     Ok(Running {
         server,

@@ -47,23 +47,21 @@ impl Exchange {
             .ok()
             .flatten()
             .expect("the head was parsed when the request was read");
-        let request_id = head.header("x-request-id");
         let call = Call {
             body,
-            content_type: head.header("content-type"),
-            host: head.header("host"),
-            method: head.method,
-            path: head.path(),
-            target: head.target,
-            request_id,
+            head: &head,
             wants_prompt: worker.shared.truth.is_some(),
         };
         let (seconds, date) = worker.date();
         let mut context = worker.context.borrow_mut();
         context.created = seconds;
-        let reply = worker.shared.stub.reply(&call, &mut context);
-        let reply = reply.unwrap_or_else(|route| of_process(worker, route, &input[..length], body));
-        let request_id = match request_id {
+        let stub = &worker.shared.stub;
+        let reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
+            let mut reply = of_process(worker, route, &input[..length], body);
+            stub.decorate(&call, &mut context, &mut reply);
+            reply
+        });
+        let request_id = match head.header("x-request-id") {
             Some(id) => id.to_owned(),
             None if worker.shared.truth.is_some() => format!("{:032x}", context.random.u128(..)),
             None => String::new(),
@@ -77,7 +75,7 @@ impl Exchange {
         );
         let record = Record {
             method: Some(head.method.to_owned()),
-            route: Some(call.path.to_owned()),
+            route: Some(head.path().to_owned()),
             request_id,
             ..record(connection, reply.status, reply.facts, received)
         };
@@ -256,10 +254,10 @@ fn of_process(worker: &Worker, route: Route, head: &[u8], body: &[u8]) -> Reply 
 
 fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut Vec<u8>) {
     let head = Head {
-        extra: reply.extra.as_ref().map(|(name, value)| (*name, &**value)),
         close,
         content: reply.content(),
         date,
+        headers: &reply.headers,
         status: reply.status,
     };
     debug_assert!(out.is_empty() || head.content == Content::Empty || !out.is_empty());

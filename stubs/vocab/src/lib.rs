@@ -102,6 +102,14 @@ impl Vocab {
         }
     }
 
+    /// The same with special tokens' texts.
+    pub fn deltas_with_special(&self, ids: &[u32]) -> Vec<String> {
+        match self {
+            Self::Huggingface(tokenizer) => tokenizer.deltas(ids, false),
+            _ => self.deltas(ids),
+        }
+    }
+
     /// The tokens as the vocabulary spells them.
     pub fn spellings(&self, ids: &[u32]) -> Vec<String> {
         match self {

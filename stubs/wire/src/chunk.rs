@@ -23,12 +23,50 @@ pub struct Chunk<'a> {
 pub struct Choice<'a> {
     /// What was said.
     pub delta: Delta<'a>,
+    /// The text is the prompt's, said again before the answer.
+    pub is_echo: bool,
     /// The end of the choice, in its last chunk.
     pub finish: Option<Finish<'a>>,
     /// `index`
     pub index: u32,
+    /// `logprobs`, where the request asked for them; not read back.
+    pub logprobs: Option<Vec<TokenLogprob>>,
+    /// `prompt_logprobs` of a completion; not read back.
+    pub prompt_logprobs: Option<Vec<Option<TokenLogprob>>>,
+    /// `prompt_token_ids` of a completion; not read back.
+    pub prompt_token_ids: Option<Vec<u32>>,
     /// `token_ids`, where the request asked for them.
     pub token_ids: Option<Vec<u32>>,
+}
+
+/// A token with its probability and those of the likeliest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprob {
+    /// Bytes of its text.
+    pub bytes: Vec<u8>,
+    /// Its id.
+    pub id: u32,
+    /// Natural logarithm of its probability; none for the first token of a prompt.
+    pub logprob: Option<f32>,
+    /// Characters of text before it.
+    pub text_offset: usize,
+    /// How it is named.
+    pub token: String,
+    /// The likeliest tokens, the sampled one included.
+    pub top: Vec<TopLogprob>,
+}
+
+/// One of the likeliest tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopLogprob {
+    /// Bytes of its name.
+    pub bytes: Vec<u8>,
+    /// Its id.
+    pub id: u32,
+    /// Natural logarithm of its probability.
+    pub logprob: f32,
+    /// How it is named.
+    pub token: String,
 }
 
 /// Text that a chunk adds, or the whole of it. `None` is an absent or null key.
@@ -40,15 +78,41 @@ pub struct Delta<'a> {
     pub reasoning: Option<Cow<'a, str>>,
     /// `role`
     pub role: Option<Cow<'a, str>>,
-    /// `tool_calls` as written, if there are any.
-    pub tool_calls: Option<Cow<'a, str>>,
+    /// `tool_calls`
+    pub tool_calls: Vec<ToolCall<'a>>,
+    /// Keys that are written as null; not read back.
+    pub nulls: Nulls,
+}
+
+/// Keys of a delta that are there although they say nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Nulls {
+    /// `function.name` of tool calls.
+    pub call_name: bool,
+    /// `content`
+    pub content: bool,
+    /// `reasoning`
+    pub reasoning: bool,
+}
+
+/// A tool call, or the part of it that a chunk adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolCall<'a> {
+    /// `function.arguments`
+    pub arguments: Option<Cow<'a, str>>,
+    /// `id`
+    pub id: Option<Cow<'a, str>>,
+    /// `index`
+    pub index: u32,
+    /// `function.name`
+    pub name: Option<Cow<'a, str>>,
 }
 
 impl Delta<'_> {
     /// It carries text, reasoning or a tool call: what a time to first token counts from.
     pub fn says_something(&self) -> bool {
         let full = |text: &Option<Cow<'_, str>>| text.as_ref().is_some_and(|text| !text.is_empty());
-        full(&self.content) || full(&self.reasoning) || self.tool_calls.is_some()
+        full(&self.content) || full(&self.reasoning) || !self.tool_calls.is_empty()
     }
 }
 
@@ -129,7 +193,25 @@ struct RawDelta<'a> {
     #[serde(borrow, default)]
     role: Option<Text<'a>>,
     #[serde(borrow, default)]
-    tool_calls: Option<&'a RawValue>,
+    tool_calls: Option<Vec<RawToolCall<'a>>>,
+}
+
+#[derive(serde::Deserialize)]
+struct RawToolCall<'a> {
+    #[serde(borrow, default)]
+    function: Option<RawFunction<'a>>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(default)]
+    index: Option<u32>,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct RawFunction<'a> {
+    #[serde(borrow, default)]
+    arguments: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
 }
 
 /// Borrows inside an `Option`, where `Cow` by itself would copy.
@@ -150,23 +232,37 @@ impl<'a> RawChoice<'a> {
             reason: FinishReason::read(&word),
             stop_reason,
         });
-        let text = |field: Option<Text<'a>>| field.map(|Text(text)| text);
+        let tool_calls = delta.tool_calls.unwrap_or_default().into_iter();
         Choice {
             delta: Delta {
                 content: text(delta.content.or(self.text)),
                 reasoning: text(delta.reasoning.or(delta.reasoning_content)),
                 role: text(delta.role),
-                tool_calls: delta
-                    .tool_calls
-                    .map(RawValue::get)
-                    .filter(|calls| !matches!(*calls, "null" | "[]"))
-                    .map(Cow::Borrowed),
+                tool_calls: tool_calls.map(RawToolCall::into_call).collect(),
+                nulls: Nulls::default(),
             },
             finish,
             index: self.index.unwrap_or(0),
             token_ids: self.token_ids,
+            ..Choice::default()
         }
     }
+}
+
+impl<'a> RawToolCall<'a> {
+    fn into_call(self) -> ToolCall<'a> {
+        let function = self.function.unwrap_or_default();
+        ToolCall {
+            arguments: text(function.arguments),
+            id: text(self.id),
+            index: self.index.unwrap_or(0),
+            name: text(function.name),
+        }
+    }
+}
+
+fn text(field: Option<Text<'_>>) -> Option<Cow<'_, str>> {
+    field.map(|Text(text)| text)
 }
 
 #[cfg(test)]

@@ -39,6 +39,16 @@ impl Failure {
         })
     }
 
+    /// A failure of the server's own.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::Error(ErrorObject {
+            message: message.into(),
+            kind: "InternalServerError",
+            param: None,
+            code: 500,
+        })
+    }
+
     /// HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Serialize, Serializer};
+
 /// Deepest nesting that is read; Python raises `RecursionError` not far beyond.
 const MAX_DEPTH: usize = 900;
 /// Most digits of an integer that Python converts.
@@ -84,24 +86,23 @@ impl<'a> Json<'a> {
     }
 }
 
-impl From<&Json<'_>> for serde_json::Value {
-    /// The value for a library that takes `serde_json`'s; a number beyond it becomes `null`.
-    fn from(json: &Json<'_>) -> Self {
-        match json {
-            Json::Array(items) => items.iter().map(Self::from).collect(),
-            Json::Bool(flag) => Self::Bool(*flag),
-            Json::Null => Self::Null,
-            Json::Number(text) => text
-                .parse::<serde_json::Number>()
-                .map_or(Self::Null, Self::Number),
-            Json::Object(members) => members
-                .0
-                .iter()
-                .map(|(name, value)| (name.to_string(), Self::from(value)))
-                .collect::<serde_json::Map<_, _>>()
-                .into(),
-            Json::String(text) => Self::String(text.to_string()),
-            Json::Surrogates(text) => Self::String(text.clone()),
+/// For a library that takes any value; keys keep their order, a number beyond `serde_json`'s is `null`.
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Array(items) => serializer.collect_seq(items),
+            Json::Bool(flag) => serializer.serialize_bool(*flag),
+            Json::Null => serializer.serialize_unit(),
+            Json::Number(text) => {
+                let number = text.parse::<serde_json::Number>().ok();
+                number.serialize(serializer)
+            }
+            Json::Object(members) => {
+                let members = members.0.iter();
+                serializer.collect_map(members.map(|(name, value)| (&**name, value)))
+            }
+            Json::String(text) => serializer.serialize_str(text),
+            Json::Surrogates(text) => serializer.serialize_str(text),
         }
     }
 }
@@ -481,7 +482,7 @@ mod tests {
         fn reads_what_serde_json_writes(value in value()) {
             let text = value.to_string();
             let read = Json::parse(text.as_bytes()).unwrap();
-            prop_assert_eq!(serde_json::Value::from(&read), value);
+            prop_assert_eq!(serde_json::to_value(&read).unwrap(), value);
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::json::Json;
+use crate::json::{Json, escape_into};
 
 /// `repr(text)`: single quotes unless only double quotes avoid an escape.
 pub fn repr(text: &str) -> String {
@@ -108,6 +108,51 @@ pub fn display(value: &Json<'_>) -> String {
         }
         Json::String(text) => text.to_string(),
         Json::Surrogates(text) => text.clone(),
+    }
+}
+
+/// `json.dumps(value, ensure_ascii=False)`: a space behind each comma and colon.
+pub fn dumps(value: &Json<'_>) -> String {
+    let mut out = Vec::new();
+    dump(value, &mut out);
+    String::from_utf8(out).expect("JSON of text is UTF-8")
+}
+
+fn dump(value: &Json<'_>, out: &mut Vec<u8>) {
+    let quoted = |text: &str, out: &mut Vec<u8>| {
+        out.push(b'"');
+        escape_into(text, out);
+        out.push(b'"');
+    };
+    match value {
+        Json::Array(items) => {
+            out.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                out.extend_from_slice(if index == 0 { b"" } else { b", " });
+                dump(item, out);
+            }
+            out.push(b']');
+        }
+        Json::Bool(flag) => out.extend_from_slice(if *flag { b"true" } else { b"false" }),
+        Json::Null => out.extend_from_slice(b"null"),
+        Json::Number(text) => match number(text) {
+            Number::Float(number) if number.is_finite() => {
+                out.extend_from_slice(float(number).as_bytes());
+            }
+            _ => out.extend_from_slice(text.as_bytes()),
+        },
+        Json::Object(members) => {
+            out.push(b'{');
+            for (index, (name, value)) in members.0.iter().enumerate() {
+                out.extend_from_slice(if index == 0 { b"" } else { b", " });
+                quoted(name, out);
+                out.extend_from_slice(b": ");
+                dump(value, out);
+            }
+            out.push(b'}');
+        }
+        Json::String(text) => quoted(text, out),
+        Json::Surrogates(text) => quoted(text, out),
     }
 }
 

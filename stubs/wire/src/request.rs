@@ -26,6 +26,12 @@ pub struct Request<'a> {
     pub prompt: Prompt<'a>,
     /// How the answer is sampled and where it ends.
     pub sampling: Sampling<'a>,
+    /// `top_logprobs`
+    pub top_logprobs: Option<i128>,
+    /// `parallel_tool_calls`
+    pub parallel_tool_calls: bool,
+    /// `return_tokens_as_token_ids`, if given.
+    pub tokens_as_ids: Option<bool>,
     /// `stream`
     pub stream: bool,
     /// `stream_options`
@@ -159,6 +165,8 @@ pub struct Sampling<'a> {
     pub logit_bias: Vec<Cow<'a, str>>,
     /// `max_completion_tokens`, else `max_tokens`, with the name that was used.
     pub max_tokens: Option<(&'static str, i128)>,
+    /// Likeliest tokens to list with each sampled one, if probabilities are asked for.
+    pub logprobs: Option<i128>,
     /// `min_p`
     pub min_p: f64,
     /// `min_tokens`
@@ -167,6 +175,8 @@ pub struct Sampling<'a> {
     pub n: i128,
     /// `presence_penalty`
     pub presence_penalty: f64,
+    /// `prompt_logprobs`
+    pub prompt_logprobs: Option<i128>,
     /// `repetition_penalty`
     pub repetition_penalty: f64,
     /// `skip_special_tokens`
@@ -190,11 +200,13 @@ impl Default for Sampling<'_> {
             ignore_eos: false,
             include_stop_str_in_output: false,
             logit_bias: Vec::new(),
+            logprobs: None,
             max_tokens: None,
             min_p: 0.0,
             min_tokens: 0,
             n: 1,
             presence_penalty: 0.0,
+            prompt_logprobs: None,
             repetition_penalty: 1.0,
             skip_special_tokens: true,
             stop: Vec::new(),
@@ -214,6 +226,9 @@ impl<'a> Request<'a> {
             model: None,
             prompt: Prompt::Texts(Vec::new()),
             sampling: Sampling::default(),
+            top_logprobs: None,
+            parallel_tool_calls: true,
+            tokens_as_ids: None,
             stream: false,
             stream_options: StreamOptions::default(),
             stream_interval: None,
@@ -237,12 +252,34 @@ impl<'a> Request<'a> {
                 request.take(&name, value);
             }
         }
+        let sampling = &mut request.sampling;
+        sampling.logprobs = sampling
+            .logprobs
+            .map(|own| request.top_logprobs.unwrap_or(own));
+        if request.echo && sampling.prompt_logprobs.is_none() {
+            // An echoed prompt has probabilities: of a chat always, of a completion if asked for.
+            sampling.prompt_logprobs = match endpoint {
+                Endpoint::Chat => Some(request.top_logprobs.unwrap_or(0)),
+                Endpoint::Completions => sampling.logprobs,
+            };
+        }
         request
     }
 
     fn take(&mut self, name: &str, value: Json<'a>) {
         let flag = |value| schema::bool(&value).unwrap_or_default();
         match (self.endpoint, name) {
+            (Endpoint::Chat, "logprobs") => {
+                if flag(value) {
+                    self.sampling.logprobs.get_or_insert(0);
+                } else {
+                    self.sampling.logprobs = None;
+                }
+            }
+            (Endpoint::Chat, "top_logprobs") => self.top_logprobs = schema::int(&value).ok(),
+            (Endpoint::Completions, "logprobs") => {
+                self.sampling.logprobs = schema::int(&value).ok();
+            }
             (Endpoint::Chat, "messages") => self.prompt = Prompt::Messages(messages(value)),
             (Endpoint::Completions, "prompt") => self.prompt = prompt(value),
             (_, "model") => self.model = text(value),
@@ -255,6 +292,8 @@ impl<'a> Request<'a> {
             }
             (_, "echo") => self.echo = flag(value),
             (Endpoint::Completions, "suffix") => self.suffix = text(value),
+            (Endpoint::Chat, "parallel_tool_calls") => self.parallel_tool_calls = flag(value),
+            (_, "return_tokens_as_token_ids") => self.tokens_as_ids = Some(flag(value)),
             (_, "return_token_ids") => self.return_token_ids = flag(value),
             (Endpoint::Chat, "return_prompt_text") => self.return_prompt_text = flag(value),
             (Endpoint::Chat, "include_reasoning") => self.include_reasoning = flag(value),
@@ -318,6 +357,7 @@ impl<'a> Sampling<'a> {
             "min_tokens" => self.min_tokens = int(),
             "n" => self.n = int(),
             "presence_penalty" => self.presence_penalty = float(),
+            "prompt_logprobs" => self.prompt_logprobs = Some(int()),
             "repetition_penalty" => self.repetition_penalty = float(),
             "skip_special_tokens" => self.skip_special_tokens = flag(),
             "stop" => self.stop = texts(value),

@@ -16,6 +16,17 @@ pub struct Usage {
     pub completion_tokens: Option<u64>,
     /// `completion_tokens_details.reasoning_tokens`
     pub reasoning_tokens: Option<u64>,
+    /// `prompt_tokens_details`, where the server tells of its cache.
+    pub cache: Option<CachedTokens>,
+}
+
+/// Prompt tokens that a prefix cache had or took up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CachedTokens {
+    /// `cached_tokens`
+    pub cached: u64,
+    /// `created_cache_tokens`
+    pub created: Option<u64>,
 }
 
 impl Usage {
@@ -25,6 +36,7 @@ impl Usage {
             prompt_tokens: Some(prompt_tokens),
             completion_tokens: Some(completion_tokens),
             reasoning_tokens: None,
+            cache: None,
         }
     }
 
@@ -41,7 +53,16 @@ impl Usage {
         let details: Option<Details<'_>> = members
             .completion_tokens_details
             .and_then(|details| serde_json::from_str(details.get()).ok());
+        let cache: Option<Cache<'_>> = members
+            .prompt_tokens_details
+            .and_then(|details| serde_json::from_str(details.get()).ok());
         Some(Self {
+            cache: cache.and_then(|cache| {
+                Some(CachedTokens {
+                    cached: cache.cached_tokens.and_then(count)?,
+                    created: cache.created_cache_tokens.and_then(count),
+                })
+            }),
             prompt_tokens: members.prompt_tokens.and_then(count),
             completion_tokens: members.completion_tokens.and_then(count),
             reasoning_tokens: details
@@ -59,6 +80,16 @@ struct Members<'a> {
     completion_tokens: Option<&'a RawValue>,
     #[serde(borrow, default)]
     completion_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompt_tokens_details: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Cache<'a> {
+    #[serde(borrow, default)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    created_cache_tokens: Option<&'a RawValue>,
 }
 
 #[derive(serde::Deserialize)]

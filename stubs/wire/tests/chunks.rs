@@ -18,10 +18,11 @@ fn envelope(endpoint: Endpoint, usage: UsagePolicy) -> Envelope {
         endpoint,
         fingerprint: Some("fp".into()),
         id: "an \"id\"".into(),
+        metrics: None,
         model: "\"content\":\"model".into(),
+        prompt_logprobs: None,
         prompt_text: None,
         prompt_token_ids: None,
-        reasoning_hidden: false,
         usage,
     }
 }
@@ -100,6 +101,7 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
             finish,
             index,
             token_ids,
+            ..Choice::default()
         },
     );
     (prop::option::of(choice), prop::option::of(usages())).prop_map(|(choice, usage)| Chunk {

@@ -22,9 +22,6 @@ impl Source for Echo {
             id: None,
             tokens: 0,
         });
-        Arc::new(Script {
-            choices: vec![answer],
-            cut: None,
-        })
+        Arc::new(answer.into())
     }
 }

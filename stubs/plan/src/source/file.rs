@@ -1,13 +1,13 @@
 //! Says what a script file says, picked by the marker `[[name]]` in the prompt.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use vocab::Tokenizer;
-use wire::finish::FinishReason;
 
-use crate::script::{Answer, Cut, End, Piece, Script};
+use crate::script::{Answer, Cut, CutKind, End, Piece, Rhythm, Script};
 use crate::source::{Ask, Source};
 
 /// The scripts of a `scripts.json`, as the recordings have them.
@@ -40,7 +40,15 @@ pub enum ScriptFileError {
 struct RawScript {
     choices: Vec<RawChoice>,
     #[serde(default)]
+    burst: Vec<u32>,
+    #[serde(default)]
+    cached: Option<u64>,
+    #[serde(default)]
     fault: Option<RawFault>,
+    #[serde(default)]
+    pause: BTreeMap<String, f64>,
+    #[serde(default)]
+    steps: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -99,24 +107,51 @@ impl RawScript {
         if self.choices.is_empty() {
             return Err("has no choices");
         }
-        let cut = |fault: RawFault| {
-            let reason = match fault.kind.as_str() {
-                "abort" => FinishReason::Abort,
-                "repetition" => FinishReason::Repetition,
-                _ => FinishReason::Error,
-            };
-            Cut {
-                after: fault.after,
-                reason,
-            }
+        let rhythm = match (self.steps.is_empty(), self.burst.is_empty()) {
+            (false, _) => Rhythm::Steps(self.steps),
+            (_, false) => Rhythm::Bursts(self.burst),
+            _ => Rhythm::Single,
         };
         Ok(Script {
+            cached_tokens: self.cached,
             choices: self
                 .choices
                 .into_iter()
                 .map(|choice| choice.answer(tokenizer))
                 .collect::<Result<_, _>>()?,
-            cut: self.fault.map(cut),
+            cut: self.fault.map(RawFault::cut).transpose()?,
+            pauses: self
+                .pause
+                .into_iter()
+                .map(pause)
+                .collect::<Result<_, _>>()?,
+            rhythm,
+        })
+    }
+}
+
+/// A wait before a token.
+fn pause((number, seconds): (String, f64)) -> Result<(u64, Duration), &'static str> {
+    let number = number
+        .parse()
+        .map_err(|_| "a key of `pause` is no number")?;
+    let wait = Duration::try_from_secs_f64(seconds).map_err(|_| "a `pause` is no time")?;
+    Ok((number, wait))
+}
+
+impl RawFault {
+    fn cut(self) -> Result<Cut, &'static str> {
+        let kind = match self.kind.as_str() {
+            "abort" => CutKind::Abort,
+            "dead" => CutKind::Dead,
+            "error" => CutKind::Error,
+            "raise" => CutKind::Raise,
+            "repetition" => CutKind::Repetition,
+            _ => return Err("its fault is none of abort, dead, error, raise, repetition"),
+        };
+        Ok(Cut {
+            after: self.after,
+            kind,
         })
     }
 }

@@ -18,12 +18,8 @@ impl Fixed {
     pub fn new(text: &str, tokenizer: &Tokenizer) -> Self {
         let mut answer = Answer::from((text.into(), tokenizer.vocab.tokens(text)));
         answer.end = Some(End::of(tokenizer));
-        let script = Script {
-            choices: vec![answer],
-            cut: None,
-        };
         Self {
-            script: Arc::new(script),
+            script: Arc::new(answer.into()),
         }
     }
 }

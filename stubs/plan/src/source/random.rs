@@ -48,10 +48,7 @@ impl Source for RandomTokens {
         }
         let mut answer = Answer::from((text.into(), tokens));
         answer.end = Some(self.end);
-        Arc::new(Script {
-            choices: vec![answer],
-            cut: None,
-        })
+        Arc::new(answer.into())
     }
 }
 

@@ -27,9 +27,17 @@ pub(crate) struct Stub {
 impl Stub {
     /// Starts what `stubline serve` would start with these words, on a free port.
     pub(crate) fn start<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::start_with(words, |_| None)
+    }
+
+    /// The same with environment variables.
+    pub(crate) fn start_with<'a>(
+        words: impl IntoIterator<Item = &'a str>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         let words = ["stubline"].into_iter().chain(words);
         let checked = Cli::parse_from(words.chain(["--port", "0"]));
-        let checked = checked.command.checked().unwrap();
+        let checked = checked.command.checked(&env).unwrap();
         let server = Server::start(&checked.config, Arc::new(checked.stub)).unwrap();
         Self {
             server,

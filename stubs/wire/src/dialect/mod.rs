@@ -7,7 +7,7 @@ pub mod vllm;
 
 use std::borrow::Cow;
 
-use crate::chunk::{Chunk, Delta};
+use crate::chunk::{Chunk, TokenLogprob};
 use crate::failure::Failure;
 use crate::request::{Endpoint, Request, Sampling, UsagePolicy};
 use crate::sse;
@@ -32,14 +32,29 @@ pub struct Envelope {
     pub id: String,
     /// `model`
     pub model: String,
+    /// `metrics`, where the server adds them.
+    pub metrics: Option<Metrics>,
+    /// `prompt_logprobs` of a chat, where the request asked for them.
+    pub prompt_logprobs: Option<Vec<Option<TokenLogprob>>>,
     /// `prompt_text`, where the request asked for it.
     pub prompt_text: Option<String>,
     /// `prompt_token_ids`, where the request asked for them.
     pub prompt_token_ids: Option<Vec<u32>>,
-    /// The request hid the reasoning that a parser found.
-    pub reasoning_hidden: bool,
     /// Which chunks carry usage.
     pub usage: UsagePolicy,
+}
+
+/// How long one request took, as the server says it; milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// From the first token to the last.
+    pub generation_time_ms: f64,
+    /// Between tokens.
+    pub mean_itl_ms: f64,
+    /// From the arrival to the first token.
+    pub time_to_first_token_ms: f64,
+    /// Tokens a second.
+    pub tokens_per_second: f64,
 }
 
 /// What a response head says beside its status.
@@ -58,16 +73,31 @@ pub enum Content {
 /// The head of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// The one extra header of some answers: `allow` or `location`.
-    pub extra: Option<(&'static str, &'a str)>,
     /// The connection ends with this response.
     pub close: bool,
     /// The body.
     pub content: Content,
     /// The `date` header.
     pub date: &'a str,
+    /// Headers of this answer's own.
+    pub headers: &'a Headers,
     /// HTTP status.
     pub status: u16,
+}
+
+/// Headers that some answers have, by where they stand.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Headers {
+    /// Before `content-length`.
+    pub first: Vec<(&'static str, String)>,
+    /// Behind `content-type`.
+    pub middle: Vec<(&'static str, String)>,
+    /// Behind `vary`.
+    pub last: Vec<(&'static str, String)>,
+    /// Made outside the layer that adds `vary`.
+    pub without_vary: bool,
+    /// A content type other than the usual one.
+    pub content_type: Option<&'static str>,
 }
 
 /// A served model list's facts.
@@ -193,6 +223,20 @@ impl Dialect {
     pub fn no_prompts(self) -> Failure {
         match self {
             Self::Vllm(profile) => profile.no_prompts(),
+        }
+    }
+
+    /// What is said when the engine has died.
+    pub fn dead_engine(self) -> &'static str {
+        match self {
+            Self::Vllm(profile) => profile.dead_engine,
+        }
+    }
+
+    /// Whether an unstreamed answer that lacks a required tool call ends with `stop`.
+    pub fn missing_call_stops(self) -> bool {
+        match self {
+            Self::Vllm(profile) => profile.missing_call_stops,
         }
     }
 
@@ -330,24 +374,20 @@ fn plain_text<'c>(chunk: &'c Chunk<'_>) -> Option<(usize, usize, &'c str)> {
     let [choice] = &chunk.choices[..] else {
         return None;
     };
+    let delta = &choice.delta;
     let plain = chunk.usage.is_none()
         && chunk.error.is_none()
         && choice.finish.is_none()
-        && choice.token_ids.is_none();
+        && !choice.is_echo
+        && choice.logprobs.is_none()
+        && choice.prompt_token_ids.is_none()
+        && choice.token_ids.is_none()
+        && delta.role.is_none()
+        && delta.tool_calls.is_empty();
     let index = usize::try_from(choice.index).ok().filter(|_| plain)?;
-    match &choice.delta {
-        Delta {
-            content: Some(text),
-            reasoning: None,
-            role: None,
-            tool_calls: None,
-        } => Some((index, 0, text)),
-        Delta {
-            content: None,
-            reasoning: Some(text),
-            role: None,
-            tool_calls: None,
-        } => Some((index, 1, text)),
+    match (&delta.content, &delta.reasoning) {
+        (Some(text), None) => Some((index, 0, text)),
+        (None, Some(text)) => Some((index, 1, text)),
         _ => None,
     }
 }

@@ -2,37 +2,35 @@
 
 use serde::Serialize;
 
-use crate::chunk::{Choice, Chunk};
-use crate::dialect::Envelope;
+use crate::chunk::{Choice, Chunk, ToolCall};
 use crate::dialect::key::Key;
-use crate::failure::{ErrorObject, Failure};
+use crate::dialect::{Envelope, Metrics};
+use crate::failure::Failure;
 use crate::finish::{Finish, StopReason};
+use crate::json::Json;
+use crate::python;
 use crate::request::{Endpoint, UsagePolicy};
 use crate::usage::Usage;
 
 use super::Profile;
+use super::logprobs::{ChatLogprobs, TextLogprobs};
 
 /// Appends the JSON of one event.
 pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
     if let Some(message) = &chunk.error {
-        let error = ErrorObject {
-            message: message.to_string(),
-            kind: "InternalServerError",
-            param: None,
-            code: 500,
-        };
-        return Failure::Error(error).encode(out);
+        return error_event(profile, envelope.endpoint, message, out);
     }
     let choice = chunk.choices.first();
     let is_chat = envelope.endpoint == Endpoint::Chat;
     let is_role = choice.is_some_and(|choice| choice.delta.role.is_some());
+    let is_model_output = choice.is_some_and(|choice| !is_role && !choice.is_echo);
     let ends_choice = choice.is_some_and(|choice| choice.finish.is_some());
     let ends_stream = match choice {
         Some(_) => ends_choice && envelope.usage == UsagePolicy::Omit,
         None => true,
     };
     let choices = choice.map(|choice| match envelope.endpoint {
-        Endpoint::Chat => FrameChoice::Chat(chat_choice(profile, envelope, choice)),
+        Endpoint::Chat => FrameChoice::Chat(chat_choice(profile, choice)),
         Endpoint::Completions => FrameChoice::Text(text_choice(profile, choice)),
     });
     let frame = Frame {
@@ -53,12 +51,28 @@ pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, 
         system_fingerprint: Key::with(envelope.fingerprint.as_deref().filter(|_| ends_stream)),
         prompt_token_ids: Key::when(is_role, envelope.prompt_token_ids.as_deref()),
         prompt_text: Key::when(is_role, envelope.prompt_text.as_deref()),
-        kv_transfer_params: Key::when(
-            profile.streams_kv_transfer_params && choice.is_some() && !is_role,
-            None,
+        metrics: Key::with(
+            envelope
+                .metrics
+                .filter(|_| choice.is_none())
+                .map(From::from),
         ),
+        kv_transfer_params: Key::when(profile.streams_kv_transfer_params && is_model_output, None),
     };
     serde_json::to_writer(out, &frame).expect("strings and numbers encode");
+}
+
+/// An error in place of the rest of a stream; some are written with Python's default spacing.
+fn error_event(profile: &Profile, endpoint: Endpoint, message: &str, out: &mut Vec<u8>) {
+    let failure = Failure::internal(message);
+    let mut json = Vec::new();
+    failure.encode(&mut json);
+    if profile.compact_chat_errors && endpoint == Endpoint::Chat {
+        out.extend_from_slice(&json);
+    } else {
+        let read = Json::parse(&json).expect("what was just written is JSON");
+        out.extend_from_slice(python::dumps(&read).as_bytes());
+    }
 }
 
 #[derive(Serialize)]
@@ -77,7 +91,31 @@ struct Frame<'a> {
     #[serde(skip_serializing_if = "Key::is_absent")]
     prompt_text: Key<&'a str>,
     #[serde(skip_serializing_if = "Key::is_absent")]
+    metrics: Key<FrameMetrics>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
     kv_transfer_params: Key<()>,
+}
+
+/// `metrics`, without what is null.
+#[derive(Serialize)]
+struct FrameMetrics {
+    time_to_first_token_ms: f64,
+    generation_time_ms: f64,
+    queue_time_ms: f64,
+    mean_itl_ms: f64,
+    tokens_per_second: f64,
+}
+
+impl From<Metrics> for FrameMetrics {
+    fn from(metrics: Metrics) -> Self {
+        Self {
+            time_to_first_token_ms: metrics.time_to_first_token_ms,
+            generation_time_ms: metrics.generation_time_ms,
+            queue_time_ms: 0.0,
+            mean_itl_ms: metrics.mean_itl_ms,
+            tokens_per_second: metrics.tokens_per_second,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -91,7 +129,7 @@ enum FrameChoice<'a> {
 struct ChatChoice<'a> {
     index: u32,
     delta: ChatDelta<'a>,
-    logprobs: (),
+    logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Key::is_absent")]
     stop_reason: Key<&'a StopReason<'a>>,
@@ -109,45 +147,77 @@ struct ChatDelta<'a> {
     content: Key<&'a str>,
     #[serde(skip_serializing_if = "Key::is_absent")]
     reasoning: Key<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<FrameCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct FrameCall<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    index: u32,
+    function: FrameFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct FrameFunction<'a> {
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    name: Key<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a str>,
+}
+
+impl<'a> FrameCall<'a> {
+    fn new(call: &'a ToolCall<'_>, with_null_name: bool) -> Self {
+        let name = call.name.as_deref();
+        Self {
+            id: call.id.as_deref(),
+            kind: call.id.is_some().then_some("function"),
+            index: call.index,
+            function: FrameFunction {
+                name: Key::when(with_null_name || name.is_some(), name),
+                arguments: call.arguments.as_deref(),
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
 struct TextChoice<'a> {
     index: u32,
     text: &'a str,
-    logprobs: (),
+    logprobs: Option<TextLogprobs<'a>>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<&'a StopReason<'a>>,
-    prompt_token_ids: (),
+    prompt_token_ids: Option<&'a [u32]>,
     token_ids: Option<&'a [u32]>,
     #[serde(skip_serializing_if = "Key::is_absent")]
     weight_versions: Key<()>,
 }
 
-fn chat_choice<'a>(
-    profile: &Profile,
-    envelope: &Envelope,
-    choice: &'a Choice<'_>,
-) -> ChatChoice<'a> {
+fn chat_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> ChatChoice<'a> {
     let delta = &choice.delta;
-    let is_role = delta.role.is_some();
+    let is_model_output = delta.role.is_none() && !choice.is_echo;
     let finish = choice.finish.as_ref();
-    let hidden = envelope.reasoning_hidden && !is_role && delta.content.is_some();
-    let reasoning = delta.reasoning.as_deref();
+    let (content, reasoning) = (delta.content.as_deref(), delta.reasoning.as_deref());
+    let call = |call| FrameCall::new(call, delta.nulls.call_name);
     ChatChoice {
         index: choice.index,
         delta: ChatDelta {
             role: Key::with(delta.role.as_deref()),
-            content: Key::with(delta.content.as_deref()),
-            reasoning: Key::when(hidden || reasoning.is_some(), reasoning),
+            content: Key::when(delta.nulls.content || content.is_some(), content),
+            reasoning: Key::when(delta.nulls.reasoning || reasoning.is_some(), reasoning),
+            tool_calls: delta.tool_calls.iter().map(call).collect(),
         },
-        logprobs: (),
+        logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
         finish_reason: finish_word(choice),
         stop_reason: Key::when(
             finish.is_some(),
             finish.and_then(|finish| finish.stop_reason.as_ref()),
         ),
-        token_ids: Key::when(!is_role, choice.token_ids.as_deref()),
+        token_ids: Key::when(is_model_output, choice.token_ids.as_deref()),
         weight_versions: Key::when(profile.has_weight_versions && finish.is_some(), None),
     }
 }
@@ -157,10 +227,10 @@ fn text_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> TextChoice<'a> 
     TextChoice {
         index: choice.index,
         text: choice.delta.content.as_deref().unwrap_or_default(),
-        logprobs: (),
+        logprobs: choice.logprobs.as_deref().map(TextLogprobs::new),
         finish_reason: finish_word(choice),
         stop_reason: finish.and_then(|finish| finish.stop_reason.as_ref()),
-        prompt_token_ids: (),
+        prompt_token_ids: choice.prompt_token_ids.as_deref(),
         token_ids: choice.token_ids.as_deref(),
         weight_versions: Key::when(profile.has_weight_versions, None),
     }
@@ -176,8 +246,18 @@ struct FrameUsage {
     prompt_tokens: Option<u64>,
     total_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<FrameCache>,
     #[serde(skip_serializing_if = "Key::is_absent")]
     completion_tokens_details: Key<ReasoningTokens>,
+}
+
+/// `prompt_tokens_details`, without what is null.
+#[derive(Serialize)]
+struct FrameCache {
+    cached_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_cache_tokens: Option<u64>,
 }
 
 /// `completion_tokens_details`
@@ -196,6 +276,10 @@ impl FrameUsage {
             prompt_tokens: usage.prompt_tokens,
             total_tokens: usage.total_tokens(),
             completion_tokens: usage.completion_tokens,
+            prompt_tokens_details: usage.cache.map(|cache| FrameCache {
+                cached_tokens: cache.cached,
+                created_cache_tokens: cache.created,
+            }),
             completion_tokens_details: Key::when(with_null || details.is_some(), details),
         }
     }

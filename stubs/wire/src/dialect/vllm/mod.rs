@@ -1,6 +1,7 @@
 //! vLLM's `OpenAI` server: uvicorn heads, pydantic's JSON, vLLM's chunks.
 
 pub(super) mod chunk;
+mod logprobs;
 mod message;
 pub(super) mod models;
 pub(super) mod refusal;
@@ -19,6 +20,7 @@ use crate::request::Endpoint;
 
 /// What differs between versions.
 #[derive(Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "a difference each")]
 pub struct Profile {
     /// `vllm-0.33.0`
     pub name: &'static str,
@@ -32,6 +34,12 @@ pub struct Profile {
     has_weight_versions: bool,
     /// The refusal of an empty prompt list names the parameter.
     names_prompt_parameter: bool,
+    /// An error inside a chat stream is written without spaces.
+    compact_chat_errors: bool,
+    /// What is said when the engine has died.
+    pub(super) dead_engine: &'static str,
+    /// A required tool call that was not made ends an unstreamed answer with `stop`.
+    pub(super) missing_call_stops: bool,
 }
 
 /// All profiles, the newest first.
@@ -43,6 +51,9 @@ pub static PROFILES: [Profile; 2] = [
         streams_kv_transfer_params: true,
         has_weight_versions: true,
         names_prompt_parameter: true,
+        compact_chat_errors: true,
+        dead_engine: "The server had an error while processing your request.",
+        missing_call_stops: true,
     },
     Profile {
         name: "vllm-0.32.0",
@@ -51,6 +62,9 @@ pub static PROFILES: [Profile; 2] = [
         streams_kv_transfer_params: false,
         has_weight_versions: false,
         names_prompt_parameter: false,
+        compact_chat_errors: false,
+        dead_engine: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+        missing_call_stops: false,
     },
 ];
 
@@ -81,23 +95,24 @@ pub(super) fn response_id(endpoint: Endpoint, random: u64, given: Option<&str>) 
 }
 
 pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
-    let length;
-    let mut headers: Vec<(&str, &str)> = Vec::with_capacity(8);
-    headers.extend([("date", head.date), ("server", "uvicorn")]);
     let (bytes, kind) = match head.content {
         Content::Empty => (Some(0), None),
         Content::Json(bytes) => (Some(bytes), Some("application/json")),
         Content::Stream => (None, Some("text/event-stream; charset=utf-8")),
         Content::Text(bytes) => (Some(bytes), Some("text/plain; charset=utf-8")),
     };
-    headers.extend(head.extra.filter(|(name, _)| *name == "allow"));
-    if let Some(bytes) = bytes {
-        length = bytes.to_string();
-        headers.push(("content-length", &length));
-    }
-    headers.extend(head.extra.filter(|(name, _)| *name != "allow"));
+    let length = bytes.map(|bytes| bytes.to_string());
+    let mut headers = Vec::with_capacity(10);
+    headers.extend([("date", head.date), ("server", "uvicorn")]);
+    headers.extend(pairs(&head.headers.first));
+    headers.extend(length.as_deref().map(|length| ("content-length", length)));
+    let kind = head.headers.content_type.or(kind);
     headers.extend(kind.map(|kind| ("content-type", kind)));
-    headers.push(("vary", "Origin"));
+    headers.extend(pairs(&head.headers.middle));
+    if !head.headers.without_vary {
+        headers.push(("vary", "Origin"));
+    }
+    headers.extend(pairs(&head.headers.last));
     if head.close {
         headers.push(("connection", "close"));
     }
@@ -105,6 +120,12 @@ pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
         headers.push(("transfer-encoding", "chunked"));
     }
     http1::write_head(head.status, headers, out);
+}
+
+fn pairs<'h>(
+    headers: &'h [(&'static str, String)],
+) -> impl Iterator<Item = (&'static str, &'h str)> {
+    headers.iter().map(|(name, value)| (*name, &**value))
 }
 
 pub(super) fn write_invalid(date: &str, out: &mut Vec<u8>) {

@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
-use crate::chunk::{Choice, Chunk};
-use crate::dialect::Envelope;
+use crate::chunk::{Choice, Chunk, ToolCall};
+use crate::dialect::{Envelope, Metrics};
 use crate::finish::StopReason;
 use crate::request::Endpoint;
 use crate::usage::Usage;
 
 use super::Profile;
 use super::chunk::{ReasoningTokens, finish_word};
+use super::logprobs::{self, ChatLogprobs, PromptToken, TextLogprobs};
 
 /// Appends the JSON of a whole answer.
 pub(crate) fn encode(
@@ -36,12 +37,12 @@ pub(crate) fn encode(
                 service_tier: (),
                 system_fingerprint: fingerprint,
                 usage,
-                prompt_logprobs: (),
+                prompt_logprobs: envelope.prompt_logprobs.as_deref().map(logprobs::prompt),
                 prompt_token_ids: envelope.prompt_token_ids.as_deref(),
                 prompt_text: envelope.prompt_text.as_deref(),
                 kv_transfer_params: (),
                 ec_transfer_params: (),
-                metrics: (),
+                metrics: envelope.metrics.map(From::from),
             },
         ),
         Endpoint::Completions => to_writer(
@@ -59,7 +60,7 @@ pub(crate) fn encode(
                 usage,
                 kv_transfer_params: (),
                 ec_transfer_params: (),
-                metrics: (),
+                metrics: envelope.metrics.map(From::from),
             },
         ),
     }
@@ -79,19 +80,19 @@ struct ChatAnswer<'a> {
     service_tier: (),
     system_fingerprint: Option<&'a str>,
     usage: Option<WholeUsage>,
-    prompt_logprobs: (),
+    prompt_logprobs: Option<Vec<Option<PromptToken<'a>>>>,
     prompt_token_ids: Option<&'a [u32]>,
     prompt_text: Option<&'a str>,
     kv_transfer_params: (),
     ec_transfer_params: (),
-    metrics: (),
+    metrics: Option<WholeMetrics>,
 }
 
 #[derive(Serialize)]
 struct ChatChoice<'a> {
     index: u32,
     message: Message<'a>,
-    logprobs: (),
+    logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<&'a StopReason<'a>>,
     token_ids: Option<&'a [u32]>,
@@ -108,7 +109,36 @@ struct Message<'a> {
     annotations: (),
     audio: (),
     function_call: (),
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<WholeCall<'a>>,
     reasoning: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WholeCall<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: WholeFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WholeFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl<'a> From<&'a ToolCall<'_>> for WholeCall<'a> {
+    fn from(call: &'a ToolCall<'_>) -> Self {
+        Self {
+            id: call.id.as_deref().unwrap_or_default(),
+            kind: "function",
+            function: WholeFunction {
+                name: call.name.as_deref().unwrap_or_default(),
+                arguments: call.arguments.as_deref().unwrap_or_default(),
+            },
+        }
+    }
 }
 
 impl<'a> ChatChoice<'a> {
@@ -123,9 +153,10 @@ impl<'a> ChatChoice<'a> {
                 annotations: (),
                 audio: (),
                 function_call: (),
+                tool_calls: delta.tool_calls.iter().map(From::from).collect(),
                 reasoning: delta.reasoning.as_deref(),
             },
-            logprobs: (),
+            logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
             finish_reason: finish_word(choice),
             stop_reason: stop_reason(choice),
             token_ids: choice.token_ids.as_deref(),
@@ -147,19 +178,19 @@ struct TextAnswer<'a> {
     usage: Option<WholeUsage>,
     kv_transfer_params: (),
     ec_transfer_params: (),
-    metrics: (),
+    metrics: Option<WholeMetrics>,
 }
 
 #[derive(Serialize)]
 struct TextChoice<'a> {
     index: u32,
     text: &'a str,
-    logprobs: (),
+    logprobs: Option<TextLogprobs<'a>>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<&'a StopReason<'a>>,
     token_ids: Option<&'a [u32]>,
-    prompt_logprobs: (),
-    prompt_token_ids: (),
+    prompt_logprobs: Option<Vec<Option<PromptToken<'a>>>>,
+    prompt_token_ids: Option<&'a [u32]>,
     routed_experts: (),
     #[serde(skip_serializing_if = "Option::is_none")]
     weight_versions: Option<()>,
@@ -170,12 +201,12 @@ impl<'a> TextChoice<'a> {
         Self {
             index: choice.index,
             text: choice.delta.content.as_deref().unwrap_or_default(),
-            logprobs: (),
+            logprobs: choice.logprobs.as_deref().map(TextLogprobs::new),
             finish_reason: finish_word(choice),
             stop_reason: stop_reason(choice),
             token_ids: choice.token_ids.as_deref(),
-            prompt_logprobs: (),
-            prompt_token_ids: (),
+            prompt_logprobs: choice.prompt_logprobs.as_deref().map(logprobs::prompt),
+            prompt_token_ids: choice.prompt_token_ids.as_deref(),
             routed_experts: (),
             weight_versions,
         }
@@ -191,8 +222,39 @@ struct WholeUsage {
     prompt_tokens: Option<u64>,
     total_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    prompt_tokens_details: (),
+    prompt_tokens_details: Option<WholeCache>,
     completion_tokens_details: Option<ReasoningTokens>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names on the wire")]
+struct WholeCache {
+    cached_tokens: u64,
+    created_cache_tokens: Option<u64>,
+    multimodal_tokens: (),
+}
+
+#[derive(Serialize)]
+struct WholeMetrics {
+    time_to_first_token_ms: f64,
+    generation_time_ms: f64,
+    queue_time_ms: f64,
+    mean_itl_ms: f64,
+    tokens_per_second: f64,
+    speculative_decoding: (),
+}
+
+impl From<Metrics> for WholeMetrics {
+    fn from(metrics: Metrics) -> Self {
+        Self {
+            time_to_first_token_ms: metrics.time_to_first_token_ms,
+            generation_time_ms: metrics.generation_time_ms,
+            queue_time_ms: 0.0,
+            mean_itl_ms: metrics.mean_itl_ms,
+            tokens_per_second: metrics.tokens_per_second,
+            speculative_decoding: (),
+        }
+    }
 }
 
 impl From<Usage> for WholeUsage {
@@ -201,7 +263,11 @@ impl From<Usage> for WholeUsage {
             prompt_tokens: usage.prompt_tokens,
             total_tokens: usage.total_tokens(),
             completion_tokens: usage.completion_tokens,
-            prompt_tokens_details: (),
+            prompt_tokens_details: usage.cache.map(|cache| WholeCache {
+                cached_tokens: cache.cached,
+                created_cache_tokens: cache.created,
+                multimodal_tokens: (),
+            }),
             completion_tokens_details: usage
                 .reasoning_tokens
                 .map(|reasoning_tokens| ReasoningTokens { reasoning_tokens }),

@@ -1,0 +1,74 @@
+//! A prefix cache by blocks: how many tokens of a prompt an engine would have found in it.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use wire::usage::CachedTokens;
+
+/// Blocks of tokens that were seen, each known by all tokens up to its end.
+#[derive(Debug)]
+pub struct PrefixCache {
+    block: usize,
+    /// Locked for a look-up and an insertion; only servers that tell of their cache have one.
+    seen: Mutex<HashSet<u64>>,
+}
+
+impl PrefixCache {
+    /// An empty cache of blocks of so many tokens.
+    pub fn new(block: usize) -> Self {
+        Self {
+            block: block.max(1),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Looks a prompt up and takes up its whole blocks. The last token is never taken from the cache.
+    pub(crate) fn prompt(&self, ids: &[u32]) -> CachedTokens {
+        let mut seen = self.seen.lock().expect("nobody panics with the lock");
+        let mut hasher = DefaultHasher::new();
+        let (mut cached, mut created, mut unbroken) = (0, 0, true);
+        for (index, block) in ids.chunks_exact(self.block).enumerate() {
+            block.hash(&mut hasher);
+            let is_new = seen.insert(hasher.finish());
+            unbroken &= !is_new && (index + 1) * self.block < ids.len();
+            if unbroken {
+                cached += self.block as u64;
+            } else if is_new {
+                created += self.block as u64;
+            }
+        }
+        CachedTokens {
+            cached,
+            created: Some(created),
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&self) {
+        let mut seen = self.seen.lock().expect("nobody panics with the lock");
+        seen.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_blocks_of_a_shared_prefix_are_cached() {
+        let cache = PrefixCache::new(4);
+        let counts = |ids: &[u32]| {
+            let found = cache.prompt(ids);
+            (found.cached, found.created.unwrap())
+        };
+        let prompt: Vec<u32> = (0..10).collect();
+        assert_eq!(counts(&prompt), (0, 8));
+        assert_eq!(counts(&prompt), (8, 0));
+        assert_eq!(counts(&prompt[..8]), (4, 0), "one token is always computed");
+        assert_eq!(counts(&[0, 1, 2, 3, 9, 9, 9, 9, 9]), (4, 4));
+        assert_eq!(counts(&[7; 3]), (0, 0));
+        cache.reset();
+        assert_eq!(counts(&prompt), (0, 8));
+    }
+}

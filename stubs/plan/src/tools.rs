@@ -1,0 +1,413 @@
+//! Tool parsers: which of the model's content calls a tool.
+
+use std::str::FromStr;
+
+use wire::chunk::{Nulls, ToolCall};
+use wire::json::Json;
+use wire::python;
+use wire::request::ToolChoice;
+
+/// A parser by vLLM's name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ToolParser {
+    /// `hermes`: JSON between `<tool_call>` and `</tool_call>`.
+    Hermes,
+}
+
+/// A parser that is not known.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("unknown tool call parser `{0}`; known: hermes")]
+pub struct UnknownToolParser(String);
+
+impl FromStr for ToolParser {
+    type Err = UnknownToolParser;
+
+    fn from_str(name: &str) -> Result<Self, UnknownToolParser> {
+        match name {
+            "hermes" => Ok(Self::Hermes),
+            _ => Err(UnknownToolParser(name.to_owned())),
+        }
+    }
+}
+
+/// The tag before a call.
+pub(crate) const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+
+/// How a request's calls are found in the text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    /// The arguments alone, of the function of that name.
+    Arguments(String),
+    /// Tagged, as the parser has it.
+    Hermes,
+    /// A JSON list of calls.
+    List,
+}
+
+impl Form {
+    /// The form for a choice; `strict` is vLLM's way of holding the model to the parser's own format.
+    pub(crate) fn new(choice: &ToolChoice<'_>, strict: bool) -> Self {
+        match choice {
+            ToolChoice::Named(name) if !strict => Self::Arguments(name.to_string()),
+            ToolChoice::Required if !strict => Self::List,
+            _ => Self::Hermes,
+        }
+    }
+}
+
+/// Finds one choice's calls as its content comes.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    form: Form,
+    parallel: bool,
+    ids: fastrand::Rng,
+    /// Content so far.
+    text: String,
+    /// Bytes of content before the first call that were given out.
+    content_end: usize,
+    /// What was given out of each call.
+    told: Vec<Told>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    named: bool,
+    /// Bytes of the arguments.
+    arguments: usize,
+}
+
+/// What a piece of content turned out to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Called {
+    pub(crate) calls: Vec<ToolCall<'static>>,
+    pub(crate) content: Option<String>,
+    pub(crate) nulls: Nulls,
+}
+
+impl Called {
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.calls.is_empty() && self.content.is_none() && !self.nulls.content
+    }
+}
+
+impl Caller {
+    pub(crate) fn new(form: Form, parallel: bool, seed: u64) -> Self {
+        Self {
+            form,
+            parallel,
+            ids: fastrand::Rng::with_seed(seed),
+            text: String::new(),
+            content_end: 0,
+            told: Vec::new(),
+        }
+    }
+
+    /// Some part of a call has been given out.
+    pub(crate) fn has_called(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// Takes the next content and says what it adds.
+    pub(crate) fn feed(&mut self, content: &str, is_last: bool) -> Called {
+        self.text.push_str(content);
+        match &self.form {
+            Form::Arguments(name) => {
+                let name = name.clone();
+                self.arguments(&name, content, is_last)
+            }
+            Form::Hermes => self.hermes(is_last),
+            Form::List => self.list(),
+        }
+    }
+
+    fn hermes(&mut self, is_last: bool) -> Called {
+        let mut called = Called::default();
+        let first = self.text.find(OPEN);
+        let held = if is_last { 0 } else { begun(&self.text, OPEN) };
+        let end = first.unwrap_or(self.text.len() - held);
+        if end > self.content_end {
+            called.content = Some(self.text[self.content_end..end].to_owned());
+            self.content_end = end;
+        }
+        let calls: Vec<Partial> = match first {
+            None => Vec::new(),
+            Some(first) => self.text[first..]
+                .split(OPEN)
+                .skip(1)
+                .map(|call| Partial::read(call.split(CLOSE).next().unwrap_or(call), "arguments"))
+                .collect(),
+        };
+        let mut dropped = false;
+        for (index, call) in calls.into_iter().enumerate() {
+            let entries = self.tell(index, &call);
+            if self.parallel || index == 0 {
+                called.calls.extend(entries);
+            } else {
+                dropped |= !entries.is_empty();
+            }
+        }
+        let only_calls = !called.calls.is_empty() && called.content.is_none();
+        called.nulls.content = only_calls || (dropped && called.says_nothing());
+        called
+    }
+
+    /// What is new of a call: an entry with its name, one with arguments.
+    fn tell(&mut self, index: usize, call: &Partial) -> Vec<ToolCall<'static>> {
+        let Some(name) = &call.name else {
+            return Vec::new();
+        };
+        if self.told.len() <= index {
+            self.told.resize_with(index + 1, Told::default);
+        }
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        let told = &mut self.told[index];
+        let mut entries = Vec::new();
+        if !told.named {
+            told.named = true;
+            entries.push(ToolCall {
+                arguments: None,
+                id: Some(call_id(&mut self.ids).into()),
+                index: number,
+                name: Some(name.clone().into()),
+            });
+        }
+        if call.arguments.len() > told.arguments {
+            let arguments = call.arguments[told.arguments..].to_owned();
+            told.arguments = call.arguments.len();
+            entries.push(ToolCall {
+                arguments: Some(arguments.into()),
+                id: None,
+                index: number,
+                name: None,
+            });
+        }
+        entries
+    }
+
+    fn arguments(&mut self, name: &str, content: &str, is_last: bool) -> Called {
+        if content.is_empty() && !is_last {
+            return Called::default();
+        }
+        let first = self.told.is_empty();
+        self.told = vec![Told::default()];
+        let call = ToolCall {
+            arguments: Some(content.to_owned().into()),
+            id: first.then(|| call_id(&mut self.ids).into()),
+            index: 0,
+            name: first.then(|| name.to_owned().into()),
+        };
+        Called {
+            calls: vec![call],
+            ..Called::default()
+        }
+    }
+
+    /// Calls of a JSON list: the first entry of a call has its name and its first arguments.
+    fn list(&mut self) -> Called {
+        let mut called = Called::default();
+        called.nulls.call_name = true;
+        let items = list_items(&self.text).into_iter();
+        let calls: Vec<Partial> = items
+            .map(|call| Partial::read(call, "parameters"))
+            .collect();
+        for (index, partial) in calls.into_iter().enumerate() {
+            if partial.arguments.is_empty() {
+                continue;
+            }
+            let mut entries = self.tell(index, &partial);
+            if entries.len() == 2 {
+                let arguments = entries.pop().and_then(|entry| entry.arguments);
+                entries[0].arguments = arguments;
+            }
+            called.calls.extend(entries);
+        }
+        called
+    }
+
+    /// The calls of a whole answer and what is left as content.
+    pub(crate) fn whole(&mut self, text: &str) -> (Option<String>, Vec<ToolCall<'static>>) {
+        let calls = match &self.form {
+            Form::Arguments(name) => {
+                vec![(name.clone(), text.to_owned())]
+            }
+            Form::Hermes => {
+                let calls = text.split(OPEN).skip(1);
+                let complete =
+                    calls.map(|call| call.split_once(CLOSE).map_or(call, |(call, _)| call));
+                match complete
+                    .map(|call| complete_call(call, "arguments"))
+                    .collect()
+                {
+                    Some(calls) => calls,
+                    None => return (Some(text.to_owned()), Vec::new()),
+                }
+            }
+            Form::List => match Json::parse(text.as_bytes()) {
+                Ok(Json::Array(items)) => items
+                    .iter()
+                    .filter_map(|item| call_of(item, "parameters"))
+                    .collect(),
+                _ => Vec::new(),
+            },
+        };
+        let kept = if self.parallel { calls.len() } else { 1 };
+        let calls: Vec<ToolCall<'static>> = calls
+            .into_iter()
+            .take(kept)
+            .enumerate()
+            .map(|(index, (name, arguments))| ToolCall {
+                arguments: Some(arguments.into()),
+                id: Some(call_id(&mut self.ids).into()),
+                index: u32::try_from(index).unwrap_or(u32::MAX),
+                name: Some(name.into()),
+            })
+            .collect();
+        let before = match (&self.form, text.split_once(OPEN)) {
+            (Form::Hermes, Some((before, _))) => before,
+            (Form::Hermes, None) => text,
+            _ => "",
+        };
+        self.told = vec![Told::default(); calls.len()];
+        let is_blank = before.is_empty() || (!calls.is_empty() && before.trim().is_empty());
+        (Some(before.to_owned()).filter(|_| !is_blank), calls)
+    }
+}
+
+fn call_id(random: &mut fastrand::Rng) -> String {
+    format!("chatcmpl-tool-{:016x}", random.u64(..))
+}
+
+/// Bytes at the end of `text` that may begin `tag`.
+pub(crate) fn begun(text: &str, tag: &str) -> usize {
+    let lengths = (1..tag.len()).rev();
+    let mut begun = lengths.filter(|&length| text.ends_with(&tag[..length]));
+    begun.next().unwrap_or(0)
+}
+
+/// As much of a call's JSON object as has come.
+#[derive(Debug, Default)]
+struct Partial {
+    name: Option<String>,
+    /// Raw text, white space at its end kept back.
+    arguments: String,
+}
+
+impl Partial {
+    fn read(text: &str, key: &str) -> Self {
+        let after = |key: &str| {
+            let at = text.find(&format!("\"{key}\""))?;
+            let rest = text[at + key.len() + 2..].trim_start();
+            Some(rest.strip_prefix(':')?.trim_start())
+        };
+        let name = after("name").and_then(|rest| {
+            let end = rest.strip_prefix('"')?.find('"')?;
+            Some(rest[1..=end].to_owned())
+        });
+        let arguments = after(key).unwrap_or_default();
+        Self {
+            name,
+            arguments: value_prefix(arguments).trim_end().to_owned(),
+        }
+    }
+}
+
+/// The beginning of `text` that belongs to its first JSON object.
+fn value_prefix(text: &str) -> &str {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            '{' | '[' if !in_string => depth += 1,
+            '}' | ']' if !in_string => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return &text[..=at];
+                }
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+/// The objects of a JSON list that is still growing.
+fn list_items(text: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    let mut rest = text.trim_start().strip_prefix('[').unwrap_or_default();
+    while let Some(start) = rest.find('{') {
+        let item = value_prefix(&rest[start..]);
+        items.push(item);
+        rest = &rest[start + item.len()..];
+    }
+    items
+}
+
+fn complete_call(text: &str, key: &str) -> Option<(String, String)> {
+    call_of(&Json::parse(text.as_bytes()).ok()?, key)
+}
+
+fn call_of(json: &Json<'_>, key: &str) -> Option<(String, String)> {
+    let members = json.as_object()?;
+    let name = members.get("name")?.as_str()?.to_owned();
+    Some((name, python::dumps(members.get(key)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(form: Form) -> Caller {
+        Caller::new(form, true, 1)
+    }
+
+    #[test]
+    fn a_call_is_told_name_first_then_its_raw_arguments() {
+        let mut caller = caller(Form::Hermes);
+        let parts = [
+            "Hi ",
+            "<tool_call>",
+            "\n{\"name\": \"f",
+            "\", \"arguments\": {",
+            "\"a\":",
+            " 1",
+            "}}\n",
+            "</tool_call>",
+        ];
+        let mut told = String::new();
+        for part in parts {
+            let found = caller.feed(part, false);
+            told.extend(found.content);
+            for call in found.calls {
+                let (name, arguments) = (call.name, call.arguments);
+                let [name, arguments] = [name, arguments].map(Option::unwrap_or_default);
+                told.extend(["<", &name, &arguments, ">"]);
+            }
+        }
+        assert_eq!(told, "Hi <f><{><\"a\":>< 1><}>");
+    }
+
+    #[test]
+    fn a_broken_call_is_content_when_whole() {
+        let text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\n</tool_call>";
+        let (content, calls) = caller(Form::Hermes).whole(text);
+        assert_eq!((content.as_deref(), calls.len()), (Some(text), 0));
+    }
+
+    #[test]
+    fn lists_and_bare_arguments_are_the_old_way() {
+        let text = r#"[{"name": "f", "parameters": {"a":1}}, {"name": "g", "parameters": {}}]"#;
+        let (content, calls) = caller(Form::List).whole(text);
+        let arguments: Vec<_> = calls
+            .iter()
+            .map(|call| call.arguments.as_deref().unwrap())
+            .collect();
+        assert_eq!((content, arguments), (None, vec!["{\"a\": 1}", "{}"]));
+        let mut growing = caller(Form::List);
+        let first = growing.feed(r#"[{"name": "f", "parameters": {"#, false);
+        assert_eq!(first.calls[0].name.as_deref(), Some("f"));
+        assert_eq!(first.calls[0].arguments.as_deref(), Some("{"));
+    }
+}

@@ -1,0 +1,103 @@
+//! One choice's text on its way through the server's parsers: reasoning, then tool calls.
+
+use wire::chunk::{Delta, Nulls};
+use wire::finish::{Finish, FinishReason};
+
+use crate::reasoning::{Split, Splitter};
+use crate::tools::Caller;
+
+/// The parsers of one choice, each if there is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Voice {
+    pub(crate) caller: Option<Caller>,
+    /// Content without text makes no chunk, nor does reasoning that ends without: the server has a tool
+    /// parser, called or not.
+    pub(crate) drops_empty: bool,
+    pub(crate) hides_reasoning: bool,
+    /// A call makes the finish reason `tool_calls`.
+    pub(crate) names_calls: bool,
+    pub(crate) splitter: Option<Splitter>,
+}
+
+impl Voice {
+    /// What the next text adds, which came with `ids`; `None` if it makes no chunk.
+    pub(crate) fn feed(
+        &mut self,
+        text: &str,
+        ids: &[u32],
+        is_last: bool,
+    ) -> Option<Delta<'static>> {
+        let split = match &mut self.splitter {
+            None => Split::content(text),
+            Some(splitter) => splitter.feed(text, ids, is_last),
+        };
+        let is_bare = self.drops_empty && split.content.is_some();
+        let is_hidden = |text: &String| self.hides_reasoning || (is_bare && text.is_empty());
+        let reasoning = split.reasoning.filter(|text| !is_hidden(text));
+        let delta = match &mut self.caller {
+            None => self.plain(split.content, reasoning, is_last),
+            Some(caller) => {
+                let found = caller.feed(split.content.as_deref().unwrap_or_default(), is_last);
+                Delta {
+                    content: found.content.map(Into::into),
+                    nulls: found.nulls,
+                    reasoning: reasoning.map(Into::into),
+                    tool_calls: found.calls,
+                    role: None,
+                }
+            }
+        };
+        let says_nothing = delta.content.is_none()
+            && delta.reasoning.is_none()
+            && delta.tool_calls.is_empty()
+            && !delta.nulls.content;
+        (!says_nothing || is_last).then_some(delta)
+    }
+
+    fn plain(
+        &self,
+        content: Option<String>,
+        reasoning: Option<String>,
+        is_last: bool,
+    ) -> Delta<'static> {
+        let bare = self.drops_empty || (self.hides_reasoning && is_last);
+        let content = content.filter(|content| !bare || !content.is_empty());
+        Delta {
+            nulls: Nulls {
+                reasoning: self.hides_reasoning && content.is_some(),
+                ..Nulls::default()
+            },
+            content: content.map(Into::into),
+            reasoning: reasoning.map(Into::into),
+            ..Delta::default()
+        }
+    }
+
+    /// The message of a whole answer.
+    pub(crate) fn whole(&mut self, text: &str) -> Delta<'static> {
+        let split = match &mut self.splitter {
+            None => Split::content(text),
+            Some(splitter) => splitter.whole(text),
+        };
+        let reasoning = split.reasoning.filter(|_| !self.hides_reasoning);
+        let (content, tool_calls) = match (&mut self.caller, split.content) {
+            (Some(caller), Some(content)) => caller.whole(&content),
+            (_, content) => (content, Vec::new()),
+        };
+        Delta {
+            content: content.map(Into::into),
+            reasoning: reasoning.map(Into::into),
+            tool_calls,
+            ..Delta::default()
+        }
+    }
+
+    /// The finish of an answer that may have called tools.
+    pub(crate) fn finish(&self, finish: &Finish<'static>) -> Finish<'static> {
+        let called = self.caller.as_ref().is_some_and(Caller::has_called);
+        if called && self.names_calls && finish.reason == FinishReason::Stop {
+            return FinishReason::ToolCalls.into();
+        }
+        finish.clone()
+    }
+}

@@ -1,0 +1,120 @@
+//! Logprobs in the three forms that vLLM writes: chat, completion, prompt.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::chunk::{TokenLogprob, TopLogprob};
+
+/// The `logprobs` of a chat choice.
+#[derive(Serialize)]
+pub(super) struct ChatLogprobs<'a> {
+    content: Vec<ChatToken<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChatToken<'a> {
+    token: &'a str,
+    logprob: f64,
+    bytes: &'a [u8],
+    top_logprobs: Vec<ChatTop<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChatTop<'a> {
+    token: &'a str,
+    logprob: f64,
+    bytes: &'a [u8],
+}
+
+impl<'a> ChatLogprobs<'a> {
+    pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
+        let top = |top: &'a TopLogprob| ChatTop {
+            token: &top.token,
+            logprob: written(top.logprob),
+            bytes: &top.bytes,
+        };
+        let token = |token: &'a TokenLogprob| ChatToken {
+            token: &token.token,
+            logprob: token.logprob.map_or(0.0, written),
+            bytes: &token.bytes,
+            top_logprobs: token.top.iter().map(top).collect(),
+        };
+        Self {
+            content: tokens.iter().map(token).collect(),
+        }
+    }
+}
+
+/// The `logprobs` of a completion choice.
+#[derive(Serialize)]
+pub(super) struct TextLogprobs<'a> {
+    text_offset: Vec<usize>,
+    token_logprobs: Vec<Option<f64>>,
+    tokens: Vec<&'a str>,
+    top_logprobs: Vec<Option<TopByToken<'a>>>,
+}
+
+struct TopByToken<'a>(&'a [TopLogprob]);
+
+impl Serialize for TopByToken<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for top in self.0 {
+            map.serialize_entry(&top.token, &written(top.logprob))?;
+        }
+        map.end()
+    }
+}
+
+impl<'a> TextLogprobs<'a> {
+    pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
+        let known = |token: &'a TokenLogprob| token.logprob.map(|_| TopByToken(&token.top));
+        Self {
+            text_offset: tokens.iter().map(|token| token.text_offset).collect(),
+            token_logprobs: tokens
+                .iter()
+                .map(|token| token.logprob.map(written))
+                .collect(),
+            tokens: tokens.iter().map(|token| &*token.token).collect(),
+            top_logprobs: tokens.iter().map(known).collect(),
+        }
+    }
+}
+
+/// One entry of `prompt_logprobs`: the likeliest tokens by id.
+pub(super) struct PromptToken<'a>(&'a TokenLogprob);
+
+#[derive(Serialize)]
+struct PromptTop<'a> {
+    logprob: f64,
+    rank: usize,
+    decoded_token: &'a str,
+}
+
+impl Serialize for PromptToken<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.top.len()))?;
+        for (index, top) in self.0.top.iter().enumerate() {
+            let entry = PromptTop {
+                logprob: written(top.logprob),
+                rank: index + 1,
+                decoded_token: &top.token,
+            };
+            map.serialize_entry(&top.id.to_string(), &entry)?;
+        }
+        map.end()
+    }
+}
+
+/// The `prompt_logprobs` of a prompt.
+pub(super) fn prompt(tokens: &[Option<TokenLogprob>]) -> Vec<Option<PromptToken<'_>>> {
+    tokens
+        .iter()
+        .map(|token| token.as_ref().map(PromptToken))
+        .collect()
+}
+
+/// The double that a float32 is, not below −9999.
+fn written(logprob: f32) -> f64 {
+    f64::from(logprob).max(-9999.0)
+}
