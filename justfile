@@ -18,11 +18,15 @@ snap:
 
 # Fuzz the parsers for a minute each (needs cargo-fuzz and nightly)
 fuzz:
-    cd stubs/wire/fuzz && for target in chunk request sse; do cargo +nightly fuzz run $target -- -max_total_time=60; done
+    cd stubs/wire/fuzz && for target in chunk http1 request sse; do cargo +nightly fuzz run $target -- -max_total_time=60; done
 
 # Micro-benchmarks
 bench:
     cargo bench --workspace
+
+# Instructions per reply against their budgets (needs valgrind)
+instructions:
+    bash perf/instructions
 
 # Licences and sources of dependencies (needs cargo-deny)
 deny:

@@ -1,0 +1,145 @@
+//! What holds of any bytes; the targets and `tests/fuzz_bodies.rs` call the same functions.
+
+use wire::chunk::{Choice, Chunk};
+use wire::dialect::{Dialect, Encoder, Envelope};
+use wire::http1::{BodyDecoder, Framing, RequestHead};
+use wire::json::Json;
+use wire::request::{Endpoint, UsagePolicy};
+use wire::sse;
+
+const ENDPOINTS: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
+
+/// A chunk survives being written by a dialect, and the fast path writes what the typed encoder does.
+pub fn chunk(data: &[u8]) {
+    let Some(chunk) = Chunk::decode(data).ok().filter(is_small) else {
+        return;
+    };
+    for endpoint in ENDPOINTS {
+        let chunk = spoken(endpoint, &chunk);
+        let mut encoder = Encoder::new(Dialect::VLLM, envelope(endpoint));
+        let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
+        Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);
+        assert_eq!(Chunk::decode(&json).expect("wire reads itself"), chunk);
+        sse::encode(&json, &mut typed);
+        encoder.event(&chunk, &mut fast);
+        assert_eq!(fast, typed);
+    }
+}
+
+/// A body's content does not depend on the cuts, and a head's length only on the head.
+pub fn http1(data: &[u8]) {
+    let (bytes, at) = cut(data);
+    let length = Framing::Length(at as u64);
+    for framing in [Framing::Chunked, length, Framing::UntilClose] {
+        let whole = body(framing, &[bytes]);
+        assert_eq!(body(framing, &[&bytes[..at], &bytes[at..]]), whole);
+    }
+    if let Ok(Some((_, length))) = RequestHead::parse(bytes) {
+        let shorter = RequestHead::parse(&bytes[..at.min(length - 1)]);
+        assert!(matches!(shorter, Ok(None)), "{shorter:?}");
+        let alone = RequestHead::parse(&bytes[..length]);
+        assert!(matches!(alone, Ok(Some((_, end))) if end == length));
+    }
+}
+
+/// What is accepted is a JSON object to Python, and what is refused gets a JSON answer.
+pub fn request(data: &[u8]) {
+    for endpoint in ENDPOINTS {
+        let Err(failure) = Dialect::VLLM.parse(endpoint, Some("application/json"), data) else {
+            assert!(matches!(Json::parse(data), Ok(Json::Object(_))));
+            continue;
+        };
+        let mut answer = Vec::new();
+        failure.encode(&mut answer);
+        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("a refusal is JSON");
+        assert!(answer.is_object() && failure.status() == 400, "{answer}");
+    }
+}
+
+/// The events of a stream do not depend on its cuts, and each that is one line can be sent again.
+pub fn sse(data: &[u8]) {
+    let (bytes, at) = cut(data);
+    let mut whole = events(&[bytes]);
+    assert_eq!(events(&[&bytes[..at], &bytes[at..]]), whole);
+    whole.retain(|event| !event.contains(&b'\n'));
+    let mut again = Vec::new();
+    for event in &whole {
+        sse::encode(event, &mut again);
+    }
+    assert_eq!(events(&[&again]), whole);
+}
+
+/// The input behind its first byte, and the place in it that this byte names.
+fn cut(data: &[u8]) -> (&[u8], usize) {
+    let (&first, bytes) = data.split_first().unwrap_or((&0, data));
+    (bytes, usize::from(first) % (bytes.len() + 1))
+}
+
+fn events(cuts: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut events = Vec::new();
+    let mut decoder = sse::Decoder::default();
+    for bytes in cuts {
+        decoder.feed(bytes, |event| events.push(event.to_vec()));
+    }
+    decoder.finish(|event| events.push(event.to_vec()));
+    events
+}
+
+/// Bytes taken, if the framing held, the content up to there, and whether that was all.
+fn body(framing: Framing, cuts: &[&[u8]]) -> (Option<usize>, Vec<u8>, bool) {
+    let mut decoder = BodyDecoder::new(framing);
+    let mut content = Vec::new();
+    let feed = |bytes: &&[u8]| {
+        let taken = decoder.feed(bytes, |part| content.extend_from_slice(part));
+        taken.ok()
+    };
+    let taken = cuts.iter().map(feed).sum();
+    (taken, content, decoder.is_complete())
+}
+
+fn envelope(endpoint: Endpoint) -> Envelope {
+    Envelope {
+        created: 0,
+        endpoint,
+        fingerprint: None,
+        id: "id".into(),
+        metrics: None,
+        model: "model".into(),
+        prompt_logprobs: None,
+        prompt_text: None,
+        prompt_token_ids: None,
+        usage: UsagePolicy::Omit,
+    }
+}
+
+/// No more choices than one, of a small index: the encoder keeps a template for each up to it.
+fn is_small(chunk: &Chunk<'_>) -> bool {
+    chunk.choices.len() < 2 && chunk.choices.iter().all(|choice| choice.index < 9)
+}
+
+/// The part of a chunk that vLLM's events have a place for.
+fn spoken<'a>(endpoint: Endpoint, chunk: &Chunk<'a>) -> Chunk<'a> {
+    let mut chunk = chunk.clone();
+    if chunk.error.is_some() {
+        return Chunk {
+            error: chunk.error,
+            ..Chunk::default()
+        };
+    }
+    for Choice {
+        delta, token_ids, ..
+    } in &mut chunk.choices
+    {
+        match endpoint {
+            Endpoint::Chat => token_ids.take_if(|_| delta.role.is_some()),
+            Endpoint::Completions => {
+                delta.content.get_or_insert_default();
+                delta.reasoning = None;
+                delta.role = None;
+                delta.tool_calls.clear();
+                None
+            }
+        };
+    }
+    chunk
+}
