@@ -202,10 +202,11 @@ fn envelope() -> Envelope {
         endpoint: Endpoint::Chat,
         fingerprint: Dialect::VLLM.fingerprint(),
         id: "chatcmpl-0123456789abcdef".into(),
+        metrics: None,
         model: "model".into(),
+        prompt_logprobs: None,
         prompt_text: None,
         prompt_token_ids: None,
-        reasoning_hidden: false,
         usage: UsagePolicy::Omit,
     }
 }

@@ -93,16 +93,13 @@ fn echo() -> anyhow::Result<Stub> {
 
 /// As `stubline serve max`.
 fn max() -> anyhow::Result<Stub> {
-    let echo = echo()?;
-    Ok(Stub {
-        names: vec!["max".into()],
-        renders_once: true,
-        root: "max".into(),
-        serves_echo: false,
-        source: Box::new(Fixed::new(TEXT, &echo.tokenizer)),
-        tokens_per_chunk: 10,
-        ..echo
-    })
+    let mut stub = echo()?;
+    stub.names = vec!["max".into()];
+    stub.root = "max".into();
+    stub.engine.source = Box::new(Fixed::new(TEXT, &stub.engine.tokenizer));
+    stub.streaming.renders_once = true;
+    stub.streaming.tokens_per_chunk = 10;
+    Ok(stub)
 }
 
 /// As `stubline serve vllm model --tokenizer … --source script:… --reasoning-parser qwen3`.
@@ -113,17 +110,15 @@ fn vllm() -> anyhow::Result<Stub> {
     let tokenizer = Arc::new(Tokenizer::from_files(read)?);
     let scripts = file("wire/vllm-0.33.0/scripts.json")?;
     let source = ScriptFile::from_json(&scripts, &tokenizer)?;
-    Ok(Stub {
-        honors_limits: true,
-        max_model_len: Some(131_072),
-        names: vec!["model".into()],
-        reasoning_parser: Some(ReasoningParser::Qwen3),
-        root: "model".into(),
-        serves_echo: false,
-        serves_metrics: true,
-        source: Box::new(source),
-        ..Stub::echo(tokenizer)
-    })
+    let mut stub = Stub::echo(tokenizer);
+    stub.names = vec!["model".into()];
+    stub.root = "model".into();
+    stub.engine.honors_limits = true;
+    stub.engine.max_model_len = Some(131_072);
+    stub.engine.source = Box::new(source);
+    stub.front.serves_metrics = true;
+    stub.parsers.reasoning = Some(ReasoningParser::Qwen3);
+    Ok(stub)
 }
 
 /// Appends the response; gives its number of events.
@@ -131,22 +126,17 @@ fn reply(scenario: &Scenario, context: &mut Context, out: &mut Vec<u8>) -> anyho
     let (head, length) = RequestHead::parse(&scenario.request)?.context("the head is whole")?;
     let call = Call {
         body: &scenario.request[length..],
-        content_type: head.header("content-type"),
-        host: head.header("host"),
-        method: head.method,
-        path: head.path(),
-        target: head.target,
-        request_id: head.header("x-request-id"),
+        head: &head,
         wants_prompt: false,
     };
     let reply = scenario.stub.reply(&call, context);
     let reply = reply.ok().context("a chat is for the stub to answer")?;
     ensure!(reply.status == 200, "status {}", reply.status);
     let head = Head {
-        extra: None,
         close: !head.keep_alive,
         content: reply.content(),
         date: "Tue, 14 Nov 2023 22:13:20 GMT",
+        headers: &reply.headers,
         status: reply.status,
     };
     scenario.stub.dialect.write_head(&head, out);
