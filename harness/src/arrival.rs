@@ -53,9 +53,14 @@ impl Arrival {
         matches!(self, Self::Burst | Self::Concurrency(_))
     }
 
-    /// Most connections that the load may use, `asked` being the user's wish.
-    pub(crate) fn connections(self, asked: Option<usize>) -> Result<usize, UsageError> {
-        match (self, asked) {
+    /// Most connections that the load may use, `asked` being the user's wish: never more than there
+    /// are requests.
+    pub(crate) fn connections(
+        self,
+        asked: Option<usize>,
+        limit: Limit,
+    ) -> Result<usize, UsageError> {
+        let connections = match (self, asked) {
             (_, Some(0)) => Err(UsageError("--connections must be at least 1".into())),
             (Self::Concurrency(count), Some(fewer)) if fewer < count => Err(UsageError(format!(
                 "--load concurrency:{count} needs {count} connections, --connections allows {fewer}"
@@ -63,7 +68,13 @@ impl Arrival {
             (Self::Concurrency(count), _) => Ok(count),
             (Self::Burst, asked) => Ok(asked.unwrap_or(BURST_CONNECTIONS)),
             (Self::Constant(_) | Self::Poisson(_), asked) => Ok(asked.unwrap_or(OPEN_CONNECTIONS)),
-        }
+        }?;
+        Ok(match limit {
+            Limit::Duration(_) => connections,
+            Limit::Requests(requests) => {
+                connections.min(usize::try_from(requests).unwrap_or(usize::MAX))
+            }
+        })
     }
 }
 
@@ -147,7 +158,9 @@ mod tests {
     #[test]
     fn closed_loops_have_no_schedule() {
         assert_eq!(Arrival::Burst.schedule(Limit::Requests(3), 0), None);
-        assert_eq!(Arrival::Concurrency(1).connections(Some(4)), Ok(1));
-        assert!(Arrival::Concurrency(8).connections(Some(4)).is_err());
+        let limit = Limit::Requests(5);
+        assert_eq!(Arrival::Concurrency(1).connections(Some(4), limit), Ok(1));
+        assert_eq!(Arrival::Concurrency(8).connections(None, limit), Ok(5));
+        assert!(Arrival::Concurrency(8).connections(Some(4), limit).is_err());
     }
 }

@@ -179,6 +179,7 @@ impl Args {
         };
         let tokenizer = tokenizer(&self.tokenizer)?;
         let limit = match (self.requests, self.duration) {
+            (Some(0), _) => return Err(UsageError("--requests must be at least 1".into())),
             (Some(requests), _) => Limit::Requests(requests),
             (None, duration) => Limit::Duration(duration.unwrap_or(Duration::from_secs(10))),
         };
@@ -236,10 +237,11 @@ fn samples(
     };
     let read = lengths
         .split_once(',')
-        .and_then(|(isl, osl)| Some((isl.parse::<u32>().ok()?, osl.parse().ok()?)));
+        .and_then(|(isl, osl)| Some((isl.parse::<u32>().ok()?, osl.parse().ok()?)))
+        .filter(|&(isl, osl)| isl > 0 && osl > 0);
     let (isl, osl) = read.ok_or_else(|| {
         UsageError(format!(
-            "--dataset {dataset}: expected random:ISL,OSL, two numbers of tokens"
+            "--dataset {dataset}: expected random:ISL,OSL, two numbers of tokens above 0"
         ))
     })?;
     let wanted = match limit {
@@ -326,6 +328,8 @@ mod tests {
             "--url http://h:1 --duration 10",
             "--url http://h:1 --stream maybe",
             "--url http://h:1 --dataset random:1",
+            "--url http://h:1 --dataset random:0,5",
+            "--url http://h:1 --requests 0",
             "--url http://h:1 --dataset /nowhere.jsonl",
             "--url http://h:1 --tokenizer /nowhere",
             "--url http://h:1 --dialect sglang --endpoint generate",

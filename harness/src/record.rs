@@ -13,6 +13,8 @@ pub struct Record {
     pub issued_ns: u64,
     /// Just before it was written; none if there was no connection.
     pub sent_ns: Option<u64>,
+    /// An idle connection had turned out to be closed without a word, so it was sent again.
+    pub resent: bool,
     /// When its answer was complete, or its failure noticed.
     pub ended_ns: u64,
     /// Why it failed.
@@ -147,6 +149,7 @@ pub(crate) mod tests {
             content: "".into(),
             reasoning: "".into(),
             tool_calls: false,
+            resent: false,
             usage: None,
             events: [].into(),
         }

@@ -29,6 +29,7 @@ impl Stub {
         let program = std::env::current_exe().context("failed to find this program's file")?;
         let mut command = Command::new(program);
         command.arg("serve").args(arguments(spec)?);
+        command.arg("--exit-with-parent");
         Self::spawn(command, spec)
     }
 

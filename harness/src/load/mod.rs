@@ -50,7 +50,7 @@ impl Job {
         model: &str,
         run_id: &str,
     ) -> Result<Self, UsageError> {
-        let connections = config.load.connections(config.connections)?;
+        let connections = config.load.connections(config.connections, config.limit)?;
         if config.workers == 0 {
             return Err(UsageError("--workers must be at least 1".into()));
         }

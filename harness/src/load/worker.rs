@@ -62,7 +62,9 @@ struct Due {
 struct Sender {
     answer: Answer,
     request: Vec<u8>,
+    /// When it was first written.
     sent_ns: Option<u64>,
+    resent: bool,
 }
 
 impl Worker {
@@ -92,6 +94,7 @@ impl Worker {
             answer: Answer::new(self.job.keep_events),
             request: Vec::new(),
             sent_ns: None,
+            resent: false,
         };
         while let Some(due) = self.due().await {
             let record = self.sample(due, &mut sender).await;
@@ -127,6 +130,7 @@ impl Worker {
         self.job.requests.write(due.ticket, &mut sender.request);
         sender.answer.clear();
         sender.sent_ns = None;
+        sender.resent = false;
         let attempt = tokio::time::timeout(self.job.timeout, self.attempt(sender)).await;
         let outcome = attempt.unwrap_or(Err(Failure::Timeout));
         let said = &mut sender.answer.said;
@@ -135,6 +139,7 @@ impl Worker {
             sample: self.job.requests.sample(due.ticket),
             issued_ns: due.intended_ns.or(sender.sent_ns).unwrap_or(started_ns),
             sent_ns: sender.sent_ns,
+            resent: sender.resent,
             ended_ns: outcome.unwrap_or_else(|_| self.clock.now()),
             // What the answer said about itself came before the connection's end.
             failure: said.failure.or_else(|| outcome.err()),
@@ -153,10 +158,12 @@ impl Worker {
         let idle = self.idle.borrow_mut().pop();
         if let Some(connection) = idle {
             let outcome = self.exchange(connection, sender).await;
-            // A server may close an idle connection at any time; that is no failure of the request.
+            // A server may close an idle connection at any time; that is no failure of the request,
+            // but it is told of.
             if outcome != Err(Failure::Cut) || sender.answer.begun {
                 return outcome;
             }
+            sender.resent = true;
         }
         match connect(&self.job).await {
             Ok(connection) => self.exchange(connection, sender).await,
@@ -172,7 +179,7 @@ impl Worker {
         mut connection: Connection,
         sender: &mut Sender,
     ) -> Result<u64, Failure> {
-        sender.sent_ns = Some(self.clock.now());
+        sender.sent_ns.get_or_insert_with(|| self.clock.now());
         let Sender {
             answer, request, ..
         } = sender;

@@ -52,6 +52,8 @@ pub struct Summary {
     pub n_samples_missing_usage: u64,
     /// Those of them whose answer said nothing.
     pub n_samples_missing_usage_empty_output: u64,
+    /// Samples that were sent again since an idle connection had closed without a word.
+    pub n_samples_resent: u64,
     /// Failed samples by kind.
     pub errors: BTreeMap<String, u64>,
     /// CPU time of the sending threads per issued sample.
@@ -148,6 +150,7 @@ impl Summary {
                 .filter(missing)
                 .filter(|record| record.is_empty())
                 .count() as u64,
+            n_samples_resent: run.records.iter().filter(|record| record.resent).count() as u64,
             errors: errors(&run.records),
             client_cpu_ns_per_request: per_request(Some(run.client_cpu), issued),
             server_cpu_ns_per_request: per_request(run.server_cpu, issued),

@@ -143,6 +143,12 @@ fn tail(summary: &Summary) -> Vec<String> {
             summary.n_samples_missing_usage, summary.n_samples_missing_usage_empty_output
         ));
     }
+    if summary.n_samples_resent > 0 {
+        lines.push(format!(
+            "{} samples were sent again: the server had closed an idle connection, or dropped a request",
+            summary.n_samples_resent
+        ));
+    }
     let side = |name: &str, cpu: f64| format!("{} on the {name}", time(cpu));
     let client = summary
         .client_cpu_ns_per_request

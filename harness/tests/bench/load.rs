@@ -94,6 +94,8 @@ fn an_idle_connection_that_answers_nothing_twice_is_a_cut() {
     assert_eq!(failures, [Some(Failure::Cut); 3]);
     // One had a connection opened ahead, which is tried once more; the others began afresh.
     assert_eq!(fake.seen().len(), 4);
+    let resent = run.records.iter().filter(|record| record.resent);
+    assert_eq!(resent.count(), 1);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn both_counts_stand_beside_each_other() {
     assert_eq!(output.unwrap().max, 9);
 }
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "token_count_source",
     "n_samples_issued",
     "n_samples_completed",
@@ -68,6 +68,7 @@ const KEYS: [&str; 23] = [
     "n_samples_missing_usage",
     "n_samples_missing_usage_empty_output",
     "errors",
+    "n_samples_resent",
     "client_cpu_ns_per_request",
     "server_cpu_ns_per_request",
 ];

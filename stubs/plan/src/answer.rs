@@ -20,10 +20,15 @@ use crate::reasoning::{ReasoningParser, Splitter, Tags};
 use crate::reply::{Body, Facts, Rendered, Reply, Whole};
 use crate::script::{CutKind, Script};
 use crate::source::Ask;
-use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
+use crate::stub::{Call, Context, MAX_OSL, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{self, Events, Opening, Plan, Timeline, Track};
 use crate::tools::{self, Caller, Form};
 use crate::voice::Voice;
+
+/// Longest answer that is not streamed.
+const MAX_WHOLE_BYTES: usize = 256 << 20;
+/// What a listed logprob takes, roughly.
+const LOGPROB_BYTES: usize = 100;
 
 /// Answers a request, or says why not.
 pub(crate) fn reply(
@@ -193,6 +198,9 @@ impl<'a> Answer<'a> {
                 return Err(Failure::internal(fault.message(self.plan.dead)));
             }
         }
+        if !self.request.stream {
+            self.check_size()?;
+        }
         if self.stub.streaming.request_metrics && self.tracks.len() == 1 {
             self.envelope.metrics = Some(metrics(&self.plan, &self.tracks));
         }
@@ -230,6 +238,8 @@ impl<'a> Answer<'a> {
             (Some(room), Some(asked)) => Some(room.min(asked)),
             (room, asked) => room.or(asked),
         };
+        // An answer that goes on after its end is repeated up to here.
+        let max_tokens = max_tokens.map(|tokens| tokens.min(MAX_OSL));
         let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
             (&sampling.stop, &sampling.stop_token_ids)
         } else {
@@ -259,8 +269,9 @@ impl<'a> Answer<'a> {
                 .max(interval),
             rhythm: &script.rhythm,
         };
-        for choice in 0..usize::try_from(sampling.n).unwrap_or(1) {
-            let answer = &script.choices[choice % script.choices.len()];
+        let choices = usize::try_from(sampling.n).unwrap_or(1);
+        let mut tracks = Vec::new();
+        for answer in script.choices.iter().take(choices) {
             let mut said = match engine.max_osl {
                 Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
                 None => say(answer, script.cut, &rules),
@@ -268,13 +279,17 @@ impl<'a> Answer<'a> {
             if check::echoes_alone(self.request) {
                 said.hide();
             }
-            let track = self.track(number, said.grouped(&grouping));
+            tracks.push(self.track(number, said.grouped(&grouping)));
+        }
+        for track in tracks.iter().cycle().take(choices) {
+            let mut track = track.clone();
+            track.voice.caller = self.caller();
             self.tracks.push(track);
         }
     }
 
     /// One choice with its parsers and what goes with its tokens.
-    fn track(&mut self, number: usize, said: Said) -> Track {
+    fn track(&self, number: usize, said: Said) -> Track {
         let is_chat = self.request.endpoint == Endpoint::Chat;
         let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
         let is_over = || ReasoningParser::is_over(&self.prompt.texts[number]);
@@ -290,14 +305,11 @@ impl<'a> Answer<'a> {
         let vocab = &self.stub.engine.tokenizer.vocab;
         let style = self.request.sampling.logprobs.map(style);
         let opening = self.opening(number, style);
-        let offset = opening
-            .logprobs
-            .iter()
-            .map(|token| token.token.chars().count());
-        let logprobs =
-            style.map(|style| logprobs::of_answer(vocab, &said.ids, style, offset.sum()));
+        let before = opening.iter().flat_map(|opening| &opening.logprobs);
+        let offset = before.map(|token| token.token.chars().count()).sum();
+        let logprobs = style.map(|style| logprobs::of_answer(vocab, &said.ids, style, offset));
         let voice = Voice {
-            caller: self.caller(),
+            caller: None,
             drops_empty: is_chat && self.stub.parsers.tools.is_some(),
             hides_reasoning: parser.is_some() && !self.request.include_reasoning,
             names_calls: !matches!(
@@ -308,11 +320,12 @@ impl<'a> Answer<'a> {
                 .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
         };
         let mut track = Track::new(said, voice);
-        track.logprobs = logprobs;
+        track.logprobs = logprobs.map(Into::into);
         track.opening = opening;
         track.prompt_tokens = self.prompt.each[number];
-        track.reasoning_tokens = parser
-            .map(|(parser, is_over)| reasoning_tokens(self.stub, parser, &track.said, is_over));
+        track.reasoning_tokens = parser.map(|(parser, is_over)| {
+            reasoning_tokens(self.stub, parser, &track.said, is_over).into()
+        });
         track
     }
 
@@ -328,16 +341,14 @@ impl<'a> Answer<'a> {
     }
 
     /// What stands before a completion.
-    fn opening(&self, number: usize, style: Option<Style>) -> Opening {
-        let Some(ids) = self.prompt_ids.as_ref().map(|ids| &ids[number]) else {
-            return Opening::default();
-        };
+    fn opening(&self, number: usize, style: Option<Style>) -> Option<Arc<Opening>> {
+        let ids = &self.prompt_ids.as_ref()?[number];
         if self.request.endpoint == Endpoint::Chat {
-            return Opening::default();
+            return None;
         }
         let echo = self.request.echo;
         let vocab = &self.stub.engine.tokenizer.vocab;
-        Opening {
+        let opening = Opening {
             logprobs: match style.filter(|_| echo) {
                 Some(style) => logprobs::of_prompt(vocab, ids, style),
                 None => Vec::new(),
@@ -348,7 +359,8 @@ impl<'a> Answer<'a> {
             } else {
                 String::new()
             },
-        }
+        };
+        Some(opening.into())
     }
 
     /// Logprobs of one prompt, if the request asks for them.
@@ -362,6 +374,27 @@ impl<'a> Answer<'a> {
         let tokens = logprobs::of_prompt(&self.stub.engine.tokenizer.vocab, ids, style);
         let known = |token: TokenLogprob| token.logprob.is_some().then_some(token);
         Some(tokens.into_iter().map(known).collect())
+    }
+
+    /// Refuses an answer that would not fit into memory at once.
+    fn check_size(&self) -> Result<(), Failure> {
+        let top = self.request.sampling.logprobs.map_or(0, |top| top + 1);
+        let token_bytes = usize::try_from(top).unwrap_or(0) * LOGPROB_BYTES;
+        let sizes = self.tracks.iter().map(|track| {
+            let echo = track
+                .opening
+                .as_ref()
+                .map_or(0, |opening| opening.text.len());
+            echo + track.said.text.len() + track.said.ids.len() * token_bytes
+        });
+        let bytes: usize = sizes.sum();
+        if bytes <= MAX_WHOLE_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "The answer would have {bytes} bytes; this stub sends {MAX_WHOLE_BYTES} at once. Ask for fewer choices, a shorter answer or a stream."
+        );
+        Err(Failure::bad_request(message, Some("n")))
     }
 
     /// The answer as it will be sent.
@@ -424,21 +457,18 @@ impl<'a> Answer<'a> {
         if self.has_to_call() {
             delta.content.get_or_insert_default();
         }
-        let before = match &self.plan.echo {
-            Some(echo) => echo,
-            None => &track.opening.text,
-        };
-        if !before.is_empty() {
+        if let Some(echo) = &self.plan.echo {
             let said = delta.content.unwrap_or_default();
-            delta.content = Some(format!("{before}{said}").into());
+            delta.content = Some(format!("{echo}{said}").into());
         }
-        let mut logprobs = track.logprobs;
-        if let Some(logprobs) = &mut logprobs {
-            logprobs.splice(0..0, track.opening.logprobs);
+        let mut logprobs = track.logprobs.map(|logprobs| logprobs.to_vec());
+        let mut ids = None;
+        if let Some(opening) = track.opening {
+            opening.put_before(&mut delta, logprobs.as_mut());
+            ids.clone_from(&opening.prompt_token_ids);
         }
         let is_completion = self.request.endpoint == Endpoint::Completions;
         let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
-        let ids = track.opening.prompt_token_ids;
         Choice {
             finish: Some(self.whole_finish(&track.voice, &track.said.finish)),
             delta: Delta {
@@ -452,7 +482,10 @@ impl<'a> Answer<'a> {
                 .then(|| self.prompt_logprobs(index / choices))
                 .flatten(),
             prompt_token_ids: ids.filter(|_| self.request.return_token_ids),
-            token_ids: self.request.return_token_ids.then_some(track.said.ids),
+            token_ids: self
+                .request
+                .return_token_ids
+                .then(|| track.said.ids.clone()),
         }
     }
 

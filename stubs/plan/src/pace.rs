@@ -47,10 +47,13 @@ impl FromStr for Pace {
         for option in options.split(',') {
             let (name, value) = option.split_once('=').ok_or_else(error)?;
             let value = humantime::parse_duration(value).map_err(|_| error())?;
-            match name {
-                "ttft" => ttft = Some(value),
-                "itl" => itl = Some(value),
+            let known = match name {
+                "ttft" => &mut ttft,
+                "itl" => &mut itl,
                 _ => return Err(error()),
+            };
+            if known.replace(value).is_some() {
+                return Err(error());
             }
         }
         let itl = itl.or(ttft).ok_or_else(error)?;
@@ -86,6 +89,7 @@ mod tests {
             "steady:itl=5",
             "steady:itl=-1ms",
             "steady:x=1ms",
+            "steady:ttft=1ms,ttft=2ms",
             "fast",
         ] {
             assert!(bad.parse::<Pace>().is_err(), "{bad}");

@@ -20,6 +20,9 @@ use crate::route::Route;
 use crate::source::{Echo, Source};
 use crate::tools::ToolParser;
 
+/// Longest answer in tokens that is made up by repeating.
+pub const MAX_OSL: u64 = 1 << 22;
+
 /// Everything that a stub answers from.
 #[derive(Debug)]
 pub struct Stub {

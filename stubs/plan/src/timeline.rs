@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::chunk::{Choice, Chunk, Delta, TokenLogprob};
@@ -177,17 +178,34 @@ pub(crate) struct Opening {
     pub(crate) text: String,
 }
 
-/// One choice on its way.
-#[derive(Debug)]
+impl Opening {
+    /// Says the prompt before what is said first.
+    pub(crate) fn put_before(
+        &self,
+        delta: &mut Delta<'static>,
+        logprobs: Option<&mut Vec<TokenLogprob>>,
+    ) {
+        if !self.text.is_empty() {
+            let said = delta.content.take().unwrap_or_default();
+            delta.content = Some(format!("{}{said}", self.text).into());
+        }
+        if let Some(logprobs) = logprobs {
+            logprobs.splice(0..0, self.logprobs.iter().cloned());
+        }
+    }
+}
+
+/// One choice on its way. Choices that say the same share what is said.
+#[derive(Clone, Debug)]
 pub(crate) struct Track {
-    pub(crate) said: Said,
+    pub(crate) said: Arc<Said>,
     pub(crate) voice: Voice,
     /// One for each id.
-    pub(crate) logprobs: Option<Vec<TokenLogprob>>,
-    pub(crate) opening: Opening,
+    pub(crate) logprobs: Option<Arc<[TokenLogprob]>>,
+    pub(crate) opening: Option<Arc<Opening>>,
     pub(crate) prompt_tokens: u64,
     /// Tokens of reasoning by each step, where a parser counts them.
-    pub(crate) reasoning_tokens: Option<Vec<u64>>,
+    pub(crate) reasoning_tokens: Option<Arc<[u64]>>,
     shown: Output,
     tokens: u64,
     /// Tokens of steps that made no chunk.
@@ -197,10 +215,10 @@ pub(crate) struct Track {
 impl Track {
     pub(crate) fn new(said: Said, voice: Voice) -> Self {
         Self {
-            said,
+            said: Arc::new(said),
             voice,
             logprobs: None,
-            opening: Opening::default(),
+            opening: None,
             prompt_tokens: 0,
             reasoning_tokens: None,
             shown: Output::default(),
@@ -223,14 +241,11 @@ impl Track {
             delta = Some(Delta::default());
         }
         let mut delta = delta?;
-        let opening = std::mem::take(&mut self.opening);
-        if !opening.text.is_empty() {
-            let said = delta.content.unwrap_or_default();
-            delta.content = Some(format!("{}{said}", opening.text).into());
-        }
         let mut logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
-        if let Some(logprobs) = &mut logprobs {
-            logprobs.splice(0..0, opening.logprobs);
+        let mut prompt_token_ids = None;
+        if let Some(opening) = self.opening.take() {
+            opening.put_before(&mut delta, logprobs.as_mut());
+            prompt_token_ids.clone_from(&opening.prompt_token_ids);
         }
         let kind = if is_last {
             Kind::Finish
@@ -245,7 +260,7 @@ impl Track {
             delta,
             finish: is_last.then(|| self.voice.finish(&self.said.finish)),
             logprobs,
-            prompt_token_ids: opening.prompt_token_ids,
+            prompt_token_ids,
             token_ids: plan.returns_token_ids.then(|| self.said.ids[ids].to_vec()),
             ..Choice::default()
         };

@@ -10,8 +10,10 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use plan::pace::Pace;
 use plan::source::{Echo, Fixed, RandomTokens, ScriptFile, Source};
-use plan::stub::{Engine, Streaming, Stub};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use plan::stub::{Engine, MAX_OSL, Streaming, Stub};
+#[cfg(target_os = "linux")]
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
 use vocab::Tokenizer;
 use wire::dialect::Dialect;
 
@@ -99,6 +101,9 @@ pub struct Common {
     /// Longest request head
     #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
     max_head_bytes: usize,
+    /// Stop when the process that started this one ends
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
 }
 
 /// Flags of `serve echo`.
@@ -168,6 +173,10 @@ impl Command {
                     args.common.source.is_none(),
                     "max has a fixed answer; use --output-length, or `serve vllm` with --source"
                 );
+                ensure!(
+                    args.output_length <= MAX_OSL,
+                    "--output-length must be at most {MAX_OSL}"
+                );
                 let mut common = args.common;
                 common.source = Some(format!("fixed:{}", filler(args.output_length)));
                 common.tokens_per_chunk = args.stream_interval;
@@ -197,6 +206,27 @@ impl Common {
         })
     }
 
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.tokens_per_chunk > 0,
+            "--tokens-per-chunk must be at least 1"
+        );
+        ensure!(self.workers != Some(0), "--workers must be at least 1");
+        #[cfg(target_os = "linux")]
+        if self.exit_with_parent {
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+        }
+        ensure!(
+            self.max_osl.is_none_or(|tokens| tokens <= MAX_OSL),
+            "--max-osl must be at most {MAX_OSL}"
+        );
+        ensure!(
+            self.served_model_name.iter().all(|name| !name.is_empty()),
+            "--served-model-name must not be empty"
+        );
+        Ok(())
+    }
+
     fn checked(
         self,
         dialect: Dialect,
@@ -204,11 +234,7 @@ impl Common {
         context: Option<u64>,
         keep_alive: Option<Duration>,
     ) -> anyhow::Result<Checked> {
-        ensure!(
-            self.tokens_per_chunk > 0,
-            "--tokens-per-chunk must be at least 1"
-        );
-        ensure!(self.workers != Some(0), "--workers must be at least 1");
+        self.check()?;
         let tokenizer = Arc::new(tokenizer(self.tokenizer.as_deref().unwrap_or("char"))?);
         let source = source(
             self.source.as_deref().unwrap_or("echo"),
@@ -367,8 +393,8 @@ fn announce(address: SocketAddr) -> std::io::Result<()> {
 }
 
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
 }
 
 impl Signals {

@@ -72,6 +72,9 @@ impl Connection<'_> {
             if !self.input.is_empty() {
                 match RequestHead::parse(&self.input) {
                     Err(_) => return Ok(Some(Request::Invalid)),
+                    Ok(Some((_, length))) if length > self.worker.shared.max_head => {
+                        return Ok(Some(Request::Invalid));
+                    }
                     Ok(Some((head, length))) => {
                         let (framing, waits) = (head.framing, head.expect_continue);
                         return self.body(length, framing, waits).await;
@@ -82,8 +85,8 @@ impl Connection<'_> {
                     Ok(None) => {}
                 }
             }
-            let is_idle = self.input.is_empty();
-            if !self.read_more(is_idle, served_any).await? {
+            let may_idle = served_any && self.input.is_empty();
+            if !self.read_more(true, may_idle).await? {
                 return Ok(None);
             }
         }
@@ -100,7 +103,7 @@ impl Connection<'_> {
         let mut content = Vec::new();
         let mut used = head;
         if waits && framing != Framing::Length(0) {
-            self.write(http1::CONTINUE).await?;
+            self.write(http1::CONTINUE, &mut 0).await?;
         }
         loop {
             let complete = match framing {
@@ -136,16 +139,14 @@ impl Connection<'_> {
     }
 
     /// Reads some bytes; `false` when the client or the server ends the connection.
-    async fn read_more(&mut self, is_idle: bool, served_any: bool) -> io::Result<bool> {
+    ///
+    /// What has sent no whole head is not in flight and ends as soon as the server drains.
+    async fn read_more(&mut self, in_head: bool, may_idle: bool) -> io::Result<bool> {
         if self.input.capacity() - self.input.len() < READ / 4 {
             self.input.reserve(READ);
         }
         let mut phase = self.worker.shared.phase.clone();
-        let idle_limit = self
-            .worker
-            .shared
-            .keep_alive
-            .filter(|_| is_idle && served_any);
+        let idle_limit = self.worker.shared.keep_alive.filter(|_| may_idle);
         let idle = async {
             match idle_limit {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -154,7 +155,7 @@ impl Connection<'_> {
         };
         let ends = |phase: &Phase| match phase {
             Phase::Serving => false,
-            Phase::Draining => is_idle,
+            Phase::Draining => in_head,
             Phase::Stopping => true,
         };
         let read = async {
@@ -192,11 +193,14 @@ impl Connection<'_> {
         exchange.run(self).await
     }
 
-    /// Writes bytes, unless the server gives up first.
-    pub(crate) async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Writes bytes, unless the server gives up first, and adds those that went out to `written`.
+    pub(crate) async fn write(&self, mut bytes: &[u8], written: &mut u64) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.try_write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
+                Ok(count) => {
+                    *written += count as u64;
+                    bytes = &bytes[count..];
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut phase = self.worker.shared.phase.clone();
                     tokio::select! {

@@ -192,10 +192,9 @@ impl Exchange {
             return Ok(());
         }
         let output = std::mem::take(&mut connection.output);
-        let written = connection.write(&output).await;
+        let written = connection.write(&output, &mut self.record.bytes).await;
         connection.output = output;
         written?;
-        self.record.bytes += connection.output.len() as u64;
         connection.output.clear();
         let worker = connection.worker;
         let elapsed = self.received.elapsed();

@@ -56,7 +56,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be bound.
-    #[error("cannot listen on {0}: {1}; choose another --port (0 for any free one)")]
+    #[error("cannot listen on {0}: {1}; choose another --port (0 for any free one) or --host")]
     Bind(SocketAddr, io::Error),
     /// A thread could not be started.
     #[error("cannot start a worker: {0}")]

@@ -83,6 +83,7 @@ impl Worker {
 
     async fn accept(self: &Rc<Self>, listener: TcpListener) {
         let mut phase = self.shared.phase.clone();
+        let mut warned: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -93,7 +94,10 @@ impl Worker {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of file descriptors, mostly: others must end before more can come.
-                    tracing::warn!("failed to accept a connection: {error}");
+                    if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
+                        tracing::warn!("failed to accept a connection: {error}");
+                        warned = Some(Instant::now());
+                    }
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
                 }

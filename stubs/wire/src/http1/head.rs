@@ -82,9 +82,13 @@ impl<'a> RequestHead<'a> {
         };
         let http11 = request.version == Some(1);
         let fields = Fields::read(request.headers, http11)?;
+        let target = request.path.ok_or(httparse::Error::Token)?;
+        if !(target.starts_with('/') || target == "*" || target.contains("://")) {
+            return Err(httparse::Error::Token);
+        }
         let head = Self {
             method: request.method.ok_or(httparse::Error::Token)?,
-            target: request.path.ok_or(httparse::Error::Token)?,
+            target,
             headers: request
                 .headers
                 .iter()
@@ -95,7 +99,8 @@ impl<'a> RequestHead<'a> {
                 (true, None) => Framing::Chunked,
                 (false, length) => Framing::Length(length.unwrap_or(0)),
             },
-            keep_alive: fields.keep_alive,
+            // uvicorn closes behind HTTP/1.0, whatever the client asks for.
+            keep_alive: fields.keep_alive && http11,
             expect_continue: fields.expect_continue && http11,
         };
         Ok(Some((head, length)))
@@ -239,7 +244,10 @@ impl Fields {
                     fields.length = Some(length);
                 }
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    fields.chunked = value.to_ascii_lowercase().ends_with(b"chunked");
+                    if fields.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                        return Err(httparse::Error::HeaderValue);
+                    }
+                    fields.chunked = true;
                 }
                 _ => {}
             }
@@ -266,6 +274,10 @@ mod tests {
             "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
+            "GET health HTTP/1.1\r\n\r\n",
+            "CONNECT host:1 HTTP/1.1\r\n\r\n",
             "\x16\x03\x01\x02\x00",
         ] {
             assert_eq!(parse(bad), Err(BadHead), "{bad:?}");
@@ -302,7 +314,7 @@ mod tests {
             ("1.0", "", false),
             ("1.1", "Connection: close\r\n", false),
             ("1.1", "Connection: Upgrade, Close\r\n", false),
-            ("1.0", "Connection: keep-alive\r\n", true),
+            ("1.0", "Connection: keep-alive\r\n", false),
         ] {
             let text = format!("GET / HTTP/{version}\r\n{header}\r\n");
             let (head, _) = RequestHead::parse(text.as_bytes()).unwrap().unwrap();
