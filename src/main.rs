@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000"
+    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline serve replay recorded"
 )]
 struct Cli {
     /// What to log: a level, or a filter as in the environment
@@ -27,11 +27,15 @@ struct Cli {
 enum Command {
     /// Measure a server: rates, latencies, and tokens as both sides count them
     Bench(Box<harness::cli::Args>),
+    /// Check a live server against a dialect's recorded cases
+    Conform(Box<harness::conform::cli::Args>),
     /// Start embedded stubs, measure them, show the token gap and a short roofline (the default)
     Demo,
-    /// Serve a stub
+    /// Record a live server's bytes, or a client's traffic with it, into a fixture folder
+    Record(Box<harness::capture::cli::Args>),
+    /// Serve a stub, or play a recording
     #[command(subcommand)]
-    Serve(Box<serve::cli::Command>),
+    Serve(serve::command::Serve),
 }
 
 fn main() -> ExitCode {
@@ -45,7 +49,13 @@ fn main() -> ExitCode {
     let result = match cli.command {
         None | Some(Command::Demo) => demo::run(&mut std::io::stdout().lock()),
         Some(Command::Bench(args)) => harness::cli::run(*args),
-        Some(Command::Serve(command)) => match serve::cli::start(*command) {
+        Some(Command::Conform(args)) => {
+            harness::conform::cli::run(&args, &mut std::io::stdout().lock())
+        }
+        Some(Command::Record(args)) => {
+            harness::capture::cli::run(&args, &mut std::io::stdout().lock())
+        }
+        Some(Command::Serve(command)) => match serve::command::start(command) {
             Ok(running) => running.until_signal(),
             Err(error) => return failed(2, &error),
         },

@@ -209,7 +209,7 @@ impl Args {
 }
 
 /// Reads a time above 0.
-fn duration(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     let duration = humantime::parse_duration(text).unwrap_or_default();
     let is_some = !duration.is_zero();
     is_some

@@ -2,17 +2,21 @@
 //!
 //! [`mod@bench`] runs a load and keeps a [`record`] of each request, [`count`] turns the recorded texts
 //! into tokens after the run, [`report`] turns both into numbers. [`cli`] is the `bench` command
-//! around them; nothing below it sees clap.
+//! around them; nothing below it sees clap. [`capture`] records a server's bytes, [`conform`] holds a
+//! server against recorded ones.
 
 pub mod arrival;
 pub mod bench;
+pub mod capture;
 pub mod cli;
+pub mod conform;
 pub mod count;
 mod cpu;
 pub mod dataset;
 mod error;
 mod http;
 mod load;
+mod raw;
 pub mod record;
 pub mod report;
 pub mod stats;

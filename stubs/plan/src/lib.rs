@@ -12,6 +12,7 @@ mod logprobs;
 pub mod pace;
 mod prompt;
 mod reasoning;
+pub mod replay;
 pub mod reply;
 mod route;
 pub mod script;

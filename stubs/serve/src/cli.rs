@@ -289,7 +289,7 @@ impl Common {
     }
 }
 
-fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+pub(crate) fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let found = (host, port).to_socket_addrs();
     let mut found =
         found.with_context(|| format!("--host {host} is no address of this machine"))?;
@@ -332,8 +332,8 @@ fn filler(characters: u64) -> String {
 /// A stub that listens.
 #[derive(Debug)]
 pub struct Running {
-    server: Server,
-    drain: Duration,
+    pub(crate) server: Server,
+    pub(crate) drain: Duration,
 }
 
 /// Starts what the flags ask for; whatever is wrong is wrong usage, and nothing has been served.

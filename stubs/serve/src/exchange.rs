@@ -55,7 +55,7 @@ impl Exchange {
         let (seconds, date) = worker.date();
         let mut context = worker.context.borrow_mut();
         context.created = seconds;
-        let stub = &worker.shared.stub;
+        let stub = &worker.stub;
         let reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
             let mut reply = of_process(worker, route, &input[..length], body);
             stub.decorate(&call, &mut context, &mut reply);
@@ -96,7 +96,7 @@ impl Exchange {
     /// The answer to bytes that are no HTTP.
     pub(crate) fn invalid(connection: &mut Connection<'_>) -> Self {
         let worker = connection.worker;
-        let dialect = worker.shared.stub.dialect;
+        let dialect = worker.stub.dialect;
         dialect.write_invalid(&worker.date().1, &mut connection.output);
         Self::refused(connection, 400)
     }
@@ -260,7 +260,7 @@ fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut
         status: reply.status,
     };
     debug_assert!(out.is_empty() || head.content == Content::Empty || !out.is_empty());
-    worker.shared.stub.dialect.write_head(&head, out);
+    worker.stub.dialect.write_head(&head, out);
 }
 
 fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Instant) -> Record {
@@ -270,7 +270,7 @@ fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Inst
         bytes: 0,
         chunks: Vec::new(),
         connection: connection.number,
-        dialect: shared.stub.dialect.name(),
+        dialect: connection.worker.stub.dialect.name(),
         ended: Ended::Done,
         facts,
         method: None,

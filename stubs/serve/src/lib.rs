@@ -4,11 +4,13 @@
 //! the record of what was written when. One thread with a current-thread runtime per worker.
 
 pub mod cli;
+pub mod command;
 mod connection;
 mod cpu;
 mod exchange;
 mod listen;
 mod metrics;
+pub mod replay;
 pub mod server;
 pub mod truth;
 mod worker;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plan::replay::Replay;
 use plan::stub::Stub;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ pub use crate::metrics::Lateness;
 
 use crate::listen;
 use crate::metrics::Metrics;
+use crate::replay::{Player, Plays};
 use crate::truth;
 use crate::worker::{Phase, Shared, Worker};
 
@@ -86,8 +88,30 @@ pub struct Stopped {
 }
 
 impl Server {
-    /// Binds and starts; when this returns, every worker accepts.
+    /// Binds and starts a stub; when this returns, every worker accepts.
     pub fn start(config: &Config, stub: Arc<Stub>) -> Result<Self, StartError> {
+        let seed = config.seed;
+        Self::launch(config, move |listener, shared, number| {
+            Worker::run(
+                listener,
+                shared,
+                Arc::clone(&stub),
+                seed.wrapping_add(number),
+            )
+        })
+    }
+
+    /// Binds and plays recorded answers.
+    pub fn replay(config: &Config, replay: Arc<Replay>, plays: Plays) -> Result<Self, StartError> {
+        Self::launch(config, move |listener, shared, _| {
+            Player::run(listener, shared, Arc::clone(&replay), plays)
+        })
+    }
+
+    fn launch(
+        config: &Config,
+        run: impl Fn(std::net::TcpListener, Shared, u64) -> io::Result<()> + Clone + Send + 'static,
+    ) -> Result<Self, StartError> {
         let workers = config.workers.max(1);
         let listeners = listen::bind(config.address, workers)
             .map_err(|error| StartError::Bind(config.address, error))?;
@@ -115,17 +139,15 @@ impl Server {
             origin: Instant::now(),
             phase: phases,
             started_unix_ns: u64::try_from(started).unwrap_or(u64::MAX),
-            stub,
             truth: sink,
         };
         let spawn = |(number, listener)| {
-            let shared = shared.clone();
-            let seed = config.seed.wrapping_add(number as u64);
+            let (shared, run) = (shared.clone(), run.clone());
             std::thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn(move || Worker::run(listener, shared, seed))
+                .spawn(move || run(listener, shared, number))
         };
-        let threads: io::Result<_> = listeners.into_iter().enumerate().map(spawn).collect();
+        let threads: io::Result<_> = (0..).zip(listeners).map(spawn).collect();
         Ok(Self {
             address,
             metrics,

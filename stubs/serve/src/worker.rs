@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plan::stub::{Context, Stub};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
@@ -40,58 +40,64 @@ pub(crate) struct Shared {
     pub(crate) origin: Instant,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) started_unix_ns: u64,
-    pub(crate) stub: Arc<Stub>,
     pub(crate) truth: Option<Sink>,
 }
 
-/// A worker's own state.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) context: RefCell<Context>,
-    pub(crate) shared: Shared,
-    date: RefCell<(u64, String)>,
-    idle: Notify,
-    open: Cell<usize>,
-}
+impl Shared {
+    /// Nanoseconds from the server's start.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
 
-impl Worker {
-    /// Serves a listener until the phase says stop.
-    pub(crate) fn run(
+    /// Accepts connections until the phase says stop, and returns when all that were served have ended.
+    pub(crate) fn serve<F>(
+        &self,
         listener: std::net::TcpListener,
-        shared: Shared,
-        seed: u64,
-    ) -> io::Result<()> {
+        serve: impl Fn(TcpStream, u64) -> F,
+    ) -> io::Result<()>
+    where
+        F: Future<Output = io::Result<()>> + 'static,
+    {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()?;
-        shared.metrics.add_worker(Thread::current());
-        let worker = Rc::new(Self {
-            context: RefCell::new(Context::new(seed)),
-            date: RefCell::default(),
-            idle: Notify::new(),
-            open: Cell::new(0),
-            shared,
-        });
-        LocalSet::new().block_on(&runtime, async move {
+        self.metrics.add_worker(Thread::current());
+        LocalSet::new().block_on(&runtime, async {
             let listener = TcpListener::from_std(listener)?;
-            worker.accept(listener).await;
-            worker.drain().await;
+            let open = Rc::new(Open::default());
+            while let Some(stream) = self.accept(&listener).await {
+                let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                let (served, open) = (serve(stream, number), Rc::clone(&open));
+                open.count.set(open.count.get() + 1);
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = served.await {
+                        tracing::debug!("connection {number}: {error}");
+                    }
+                    open.count.set(open.count.get() - 1);
+                    open.ended.notify_one();
+                });
+            }
+            drop(listener);
+            while open.count.get() > 0 {
+                open.ended.notified().await;
+            }
             Ok(())
         })
     }
 
-    async fn accept(self: &Rc<Self>, listener: TcpListener) {
-        let mut phase = self.shared.phase.clone();
+    /// The next connection; `None` when the server stops.
+    async fn accept(&self, listener: &TcpListener) -> Option<TcpStream> {
+        let mut phase = self.phase.clone();
         let mut warned: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase != Phase::Serving) => return,
+                _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
                 accepted = listener.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            match accepted {
+                Ok((stream, _)) => return Some(stream),
                 Err(error) => {
                     // Out of file descriptors, mostly: others must end before more can come.
                     if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
@@ -99,43 +105,74 @@ impl Worker {
                         warned = Some(Instant::now());
                     }
                     tokio::time::sleep(Duration::from_millis(10)).await;
-                    continue;
                 }
-            };
-            let number = self.shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
-            let worker = Rc::clone(self);
-            self.open.set(self.open.get() + 1);
-            tokio::task::spawn_local(async move {
-                if let Err(error) = connection::serve(stream, &worker, number).await {
-                    tracing::debug!("connection {number}: {error}");
-                }
-                worker.open.set(worker.open.get() - 1);
-                worker.idle.notify_one();
-            });
+            }
         }
     }
+}
 
-    async fn drain(&self) {
-        while self.open.get() > 0 {
-            self.idle.notified().await;
-        }
+/// Connections that are being served.
+#[derive(Debug, Default)]
+struct Open {
+    count: Cell<usize>,
+    ended: Notify,
+}
+
+/// A worker's own state.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) context: RefCell<Context>,
+    pub(crate) shared: Shared,
+    pub(crate) stub: Arc<Stub>,
+    date: Date,
+}
+
+impl Worker {
+    /// Serves a listener until the phase says stop.
+    pub(crate) fn run(
+        listener: std::net::TcpListener,
+        shared: Shared,
+        stub: Arc<Stub>,
+        seed: u64,
+    ) -> io::Result<()> {
+        let worker = Rc::new(Self {
+            context: RefCell::new(Context::new(seed)),
+            date: Date::default(),
+            shared,
+            stub,
+        });
+        worker.shared.serve(listener, |stream, number| {
+            let worker = Rc::clone(&worker);
+            async move { connection::serve(stream, &worker, number).await }
+        })
     }
 
     /// Seconds since 1970 and the `date` header for them.
     pub(crate) fn date(&self) -> (u64, std::cell::Ref<'_, str>) {
-        let now = SystemTime::now();
-        let seconds = now
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        if self.date.borrow().0 != seconds {
-            *self.date.borrow_mut() = (seconds, httpdate::fmt_http_date(now));
-        }
-        let date = std::cell::Ref::map(self.date.borrow(), |(_, date)| &**date);
-        (seconds, date)
+        self.date.now()
     }
 
     /// Nanoseconds from the server's start.
     pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.shared.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.shared.now_ns()
+    }
+}
+
+/// The `date` header, made once a second.
+#[derive(Debug, Default)]
+pub(crate) struct Date(RefCell<(u64, String)>);
+
+impl Date {
+    /// Seconds since 1970 and the header's value.
+    pub(crate) fn now(&self) -> (u64, std::cell::Ref<'_, str>) {
+        let now = SystemTime::now();
+        let seconds = now
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        if self.0.borrow().0 != seconds {
+            *self.0.borrow_mut() = (seconds, httpdate::fmt_http_date(now));
+        }
+        let date = std::cell::Ref::map(self.0.borrow(), |(_, date)| &**date);
+        (seconds, date)
     }
 }

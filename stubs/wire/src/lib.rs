@@ -11,6 +11,7 @@ pub mod finish;
 pub mod http1;
 pub mod json;
 pub mod python;
+pub mod recording;
 pub mod request;
 pub mod schema;
 pub mod sse;

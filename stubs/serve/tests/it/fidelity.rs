@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use wire::recording::{difference, normalised};
 
 use crate::support::{Stub, fixtures};
 
@@ -75,65 +76,6 @@ fn exchange(address: SocketAddr, name: &str, request: &[u8], expected: usize) ->
     response
 }
 
-/// What `--enable-per-request-metrics` measures.
-const TIMES: [&str; 4] = [
-    "\"time_to_first_token_ms\":",
-    "\"generation_time_ms\":",
-    "\"mean_itl_ms\":",
-    "\"tokens_per_second\":",
-];
-
-/// Replaces what may differ between two runs: dates, random ids, times.
-fn normalised(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let mut out = String::new();
-    let mut rest = &*text;
-    let is_hex = |text: &str, count: usize| {
-        text.len() >= count
-            && text
-                .bytes()
-                .take(count)
-                .all(|byte| byte.is_ascii_hexdigit())
-    };
-    while let Some(character) = rest.chars().next() {
-        let prefix = [
-            "chatcmpl-tool-",
-            "generate-tokens-",
-            "chatcmpl-",
-            "cmpl-",
-            "modelperm-",
-        ]
-        .into_iter()
-        .find(|prefix| rest.strip_prefix(prefix).is_some_and(|id| is_hex(id, 16)));
-        if let Some(prefix) = prefix {
-            out.push_str(prefix);
-            out.push_str("ID");
-            rest = &rest[prefix.len() + 16..];
-        } else if let Some(behind) = rest.strip_prefix("\"created\":") {
-            out.push_str("\"created\":0");
-            rest = behind.trim_start_matches(|digit: char| digit.is_ascii_digit());
-        } else if let Some(key) = TIMES.into_iter().find(|key| rest.starts_with(key)) {
-            out.push_str(key);
-            out.push('0');
-            rest = rest[key.len()..]
-                .trim_start_matches(|part: char| part.is_ascii_digit() || part == '.');
-        } else if let Some(behind) = rest
-            .strip_prefix("\r\nx-request-id: ")
-            .filter(|id| is_hex(id, 32))
-        {
-            out.push_str("\r\nx-request-id: ID");
-            rest = &behind[32..];
-        } else if let Some(behind) = rest.strip_prefix("\r\ndate: ") {
-            out.push_str("\r\ndate: DATE");
-            rest = behind.find("\r\n").map_or("", |end| &behind[end..]);
-        } else {
-            out.push(character);
-            rest = &rest[character.len_utf8()..];
-        }
-    }
-    out
-}
-
 /// Cases of a configuration that differ, each with how.
 fn differing(corpus: &str, configuration: &Path) -> (usize, Vec<(String, String)>) {
     let config = std::fs::read_to_string(configuration.join("cases.json")).unwrap();
@@ -144,17 +86,13 @@ fn differing(corpus: &str, configuration: &Path) -> (usize, Vec<(String, String)
         let read = |end: &str| std::fs::read(configuration.join(format!("{name}.{end}.http")));
         let (request, expected) = (read("request").unwrap(), read("response").unwrap());
         let ours = exchange(stub.address(), name, &request, expected.len());
-        let (mut expected, mut ours) = (normalised(&expected), normalised(&ours));
-        if TIMES.iter().any(|key| expected.contains(key)) {
-            expected = without_lengths(&expected);
-            ours = without_lengths(&ours);
-        }
+        let (expected, mut ours) = (normalised(&expected), normalised(&ours));
         if name.starts_with("session-disconnect") && ours.len() > expected.len() {
             // The client went away here; the server had more to say.
             ours.truncate(ours.floor_char_boundary(expected.len()));
         }
-        if expected != ours {
-            different.push((name.clone(), difference(&expected, &ours)));
+        if let Some(how) = difference(&expected, &ours) {
+            different.push((name.clone(), how));
         }
     }
     stub.stop();
@@ -207,42 +145,6 @@ fn check(corpus: &str) {
         share <= KNOWN_SHARE,
         "{known_count} of {count} are listed as known"
     );
-}
-
-/// The first place where two texts part, lengths left out of account if something else differs.
-fn difference(expected: &str, ours: &str) -> String {
-    let (bare, our_bare) = (without_lengths(expected), without_lengths(ours));
-    if bare == our_bare {
-        return parting(expected, ours);
-    }
-    parting(&bare, &our_bare)
-}
-
-/// Without chunk sizes and `content-length`, which follow from the rest.
-fn without_lengths(text: &str) -> String {
-    let is_size = |line: &str| line.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let kept = text
-        .split("\r\n")
-        .filter(|line| line.is_empty() || !(is_size(line) || line.starts_with("content-length: ")));
-    kept.collect::<Vec<_>>().join("\r\n")
-}
-
-fn parting(expected: &str, ours: &str) -> String {
-    let same = expected
-        .bytes()
-        .zip(ours.bytes())
-        .take_while(|(a, b)| a == b);
-    let at = same.count();
-    let around = |text: &str| {
-        let start = text.floor_char_boundary(at.saturating_sub(60));
-        let end = text.floor_char_boundary((at + 160).min(text.len()));
-        text[start..end].escape_debug().to_string()
-    };
-    format!(
-        "  recorded {}\n  ours     {}",
-        around(expected),
-        around(ours)
-    )
 }
 
 #[test]

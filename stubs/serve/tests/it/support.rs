@@ -123,6 +123,11 @@ impl Client {
         })
     }
 
+    /// What was read and not taken.
+    pub(crate) fn input(&self) -> &[u8] {
+        &self.input
+    }
+
     /// Waits for some bytes; `false` at the connection's end.
     pub(crate) fn read(&mut self) -> bool {
         let mut buffer = vec![0; 65536];

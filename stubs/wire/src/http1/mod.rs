@@ -5,11 +5,13 @@
 
 mod body;
 mod head;
+mod message;
 
 use std::fmt::Write as _;
 
 pub use body::{BadChunk, BodyDecoder};
 pub use head::{BadHead, Framing, RequestHead, ResponseHead};
+pub use message::{WholeRequest, WholeResponse};
 
 /// Appends a status line and headers, in order, and the blank line.
 pub fn write_head<'h>(

@@ -1,0 +1,7 @@
+//! `conform` and `record` against servers in this process.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod exact; // record, replay, byte for byte
+mod live; // structure, against our stub and against one that errs
+mod support; // servers, folders, commands

@@ -1,0 +1,104 @@
+//! Servers in this process, folders of this test run, commands as they are typed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser as _;
+use plan::replay::Replay;
+use serve::replay::{Plays, load};
+use serve::server::{Config, Server};
+
+#[derive(clap::Parser)]
+struct Serve {
+    #[command(subcommand)]
+    command: serve::cli::Command,
+}
+
+#[derive(clap::Parser)]
+struct Conform {
+    #[command(flatten)]
+    args: harness::conform::cli::Args,
+}
+
+#[derive(clap::Parser)]
+struct Record {
+    #[command(flatten)]
+    args: harness::capture::cli::Args,
+}
+
+pub(crate) struct Running(Server);
+
+impl Running {
+    /// What `stubline serve` with these words starts, on a free port.
+    pub(crate) fn stub(words: &[&str]) -> Self {
+        let words = ["serve"].into_iter().chain(words.iter().copied());
+        let words = words.chain(["--port", "0", "--workers", "1"]);
+        let checked = Serve::parse_from(words).command.checked(&|_| None).unwrap();
+        Self(Server::start(&checked.config, Arc::new(checked.stub)).unwrap())
+    }
+
+    /// vLLM with the recordings' scripts.
+    pub(crate) fn scripted() -> Self {
+        let scripts = fixtures().join("wire/vllm-0.33.0/scripts.json");
+        let scripts = format!("script:{}", scripts.display());
+        let tokenizer = fixtures().join("tokenizers/bpe").display().to_string();
+        let words = ["vllm", "tiny-model", "--served-model-name", "tiny-chat"];
+        let more = [
+            "--max-model-len",
+            "512",
+            "--tokenizer",
+            &tokenizer,
+            "--source",
+            &scripts,
+        ];
+        Self::stub(&[&words[..], &more[..]].concat())
+    }
+
+    /// A folder, played.
+    pub(crate) fn replay(dir: &Path, plays: Plays) -> Self {
+        let replay = Arc::new(Replay::new(load(dir).unwrap()));
+        Self(Server::replay(&Config::default(), replay, plays).unwrap())
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.0.address())
+    }
+}
+
+impl Running {
+    pub(crate) fn stop(self) {
+        self.0.stop(Duration::from_secs(5)).unwrap();
+    }
+}
+
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
+}
+
+/// An empty folder of this name.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// The exit code of `stubline conform` with these words, and what it prints.
+pub(crate) fn conform(words: &[&str]) -> anyhow::Result<(u8, String)> {
+    let words = ["conform"].into_iter().chain(words.iter().copied());
+    let mut out = Vec::new();
+    let code = harness::conform::cli::run(&Conform::parse_from(words).args, &mut out)?;
+    Ok((code, String::from_utf8(out).unwrap()))
+}
+
+/// Runs `stubline record` with these words, and gives what it prints.
+pub(crate) fn record(words: &[&str]) -> String {
+    let words = ["record"].into_iter().chain(words.iter().copied());
+    let mut out = Vec::new();
+    let code = harness::capture::cli::run(&Record::parse_from(words).args, &mut out).unwrap();
+    assert_eq!(code, 0);
+    String::from_utf8(out).unwrap()
+}

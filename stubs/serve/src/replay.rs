@@ -1,0 +1,359 @@
+//! `stubline serve replay`: recorded bytes, unchanged, to whoever sends the recorded requests.
+
+mod folder;
+
+use std::borrow::Cow;
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use plan::Kind;
+use plan::Step;
+use plan::replay::{Answer, Replay};
+use plan::reply::Facts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use wire::http1::{self, RequestHead, WholeRequest};
+
+use crate::cli::{self, Running};
+use crate::server::{Config, Server};
+use crate::truth::{Chunk, Ended, Record};
+use crate::worker::{Date, Phase, Shared};
+
+pub use folder::load;
+
+/// How late tokio's timers fire, which count in milliseconds and round up.
+const TIMER_LATE: Duration = Duration::from_millis(1);
+
+/// Flags of `serve replay`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Folder of `<case>.request.http` and `<case>.response.http`, searched with its folders
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    /// Port to listen on, 0 for any free one
+    #[arg(long, default_value_t = 8000)]
+    port: u16,
+    /// Threads that serve (default: the number of cores)
+    #[arg(long)]
+    workers: Option<usize>,
+    /// When bytes are sent: burst, or recorded for the times in `<case>.times.json`
+    #[arg(long, value_enum, default_value_t = Pace::Burst, value_name = "SPEC")]
+    pace: Pace,
+    /// Answer what was not recorded with the nearest case of the same target
+    #[arg(long)]
+    nearest: bool,
+    /// Write a record of every request here, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// How long to finish what is in flight after SIGTERM
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    drain: Duration,
+    /// Longest request body
+    #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
+    max_body_bytes: usize,
+    /// Longest request head
+    #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
+    max_head_bytes: usize,
+}
+
+/// When recorded bytes are sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub enum Pace {
+    /// At once.
+    #[default]
+    Burst,
+    /// When they came, as far as that was recorded.
+    Recorded,
+}
+
+/// How a folder is played.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plays {
+    /// When bytes are sent.
+    pub pace: Pace,
+    /// What was not recorded gets the nearest case's answer.
+    pub nearest: bool,
+}
+
+/// Loads the folder and starts to play it.
+pub(crate) fn start(args: Args) -> anyhow::Result<Running> {
+    ensure!(args.workers != Some(0), "--workers must be at least 1");
+    let replay = Replay::new(load(&args.dir)?);
+    let dir = args.dir.display();
+    ensure!(
+        !replay.is_empty(),
+        "{dir} holds no <case>.request.http with its <case>.response.http"
+    );
+    tracing::info!("playing {} answers from {dir}", replay.len());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let config = Config {
+        address: cli::address(&args.host, args.port)?,
+        max_body: args.max_body_bytes,
+        max_head: args.max_head_bytes,
+        truth: args.truth,
+        workers: args.workers.unwrap_or(cores),
+        ..Config::default()
+    };
+    let plays = Plays {
+        pace: args.pace,
+        nearest: args.nearest,
+    };
+    let server = Server::replay(&config, Arc::new(replay), plays);
+    Ok(Running {
+        server: server.context("failed to start")?,
+        drain: args.drain,
+    })
+}
+
+/// One thread's state.
+#[derive(Debug)]
+pub(crate) struct Player {
+    date: Date,
+    plays: Plays,
+    replay: Arc<Replay>,
+    shared: Shared,
+}
+
+impl Player {
+    /// Serves a listener until the phase says stop.
+    pub(crate) fn run(
+        listener: TcpListener,
+        shared: Shared,
+        replay: Arc<Replay>,
+        plays: Plays,
+    ) -> io::Result<()> {
+        let player = Rc::new(Self {
+            date: Date::default(),
+            plays,
+            replay,
+            shared,
+        });
+        player.shared.serve(listener, |stream, number| {
+            let player = Rc::clone(&player);
+            async move {
+                stream.set_nodelay(true)?;
+                let mut connection = Connection {
+                    input: Vec::new(),
+                    number,
+                    player: &player,
+                    stream,
+                };
+                while connection.exchange().await? {}
+                Ok(())
+            }
+        })
+    }
+
+    /// Writes an answer's parts when they are due and notes when that was.
+    async fn send(
+        &self,
+        stream: &mut TcpStream,
+        played: &Played<'_>,
+        received: Instant,
+        record: &mut Record,
+    ) -> io::Result<()> {
+        let (bytes, mut at) = (&played.answer.bytes, 0);
+        let whole = [(Duration::ZERO, bytes.len())];
+        let parts = match self.plays.pace {
+            Pace::Burst => &whole[..],
+            Pace::Recorded => &played.answer.parts,
+        };
+        for &(due, length) in parts {
+            let wake = due.saturating_sub(TIMER_LATE);
+            if wake > received.elapsed() {
+                tokio::time::sleep_until(received + wake).await;
+            }
+            let part = &bytes[at.max(played.skip).min(at + length)..at + length];
+            at += length;
+            stream.write_all(part).await?;
+            if !due.is_zero() {
+                let late = received.elapsed().saturating_sub(due);
+                self.shared.metrics.count_late(late);
+            }
+            let step = Step {
+                due,
+                kind: Kind::Body,
+                index: None,
+                tokens: 0,
+                bytes: u32::try_from(part.len()).unwrap_or(u32::MAX),
+            };
+            record.bytes += part.len() as u64;
+            let written = self.shared.now_ns();
+            record
+                .chunks
+                .push(Chunk::new(&step, record.received_ns, written));
+        }
+        Ok(())
+    }
+}
+
+/// A client's connection.
+struct Connection<'p> {
+    /// Bytes read and not yet used.
+    input: Vec<u8>,
+    number: u64,
+    player: &'p Player,
+    stream: TcpStream,
+}
+
+/// What a client sent and what it gets.
+struct Played<'a> {
+    answer: Cow<'a, Answer>,
+    method: Option<String>,
+    request_id: String,
+    route: Option<String>,
+    /// Interim bytes that were sent already.
+    skip: usize,
+    /// Bytes of input that it used.
+    used: usize,
+}
+
+impl<'p> Connection<'p> {
+    /// One request and its answer; `false` ends the connection.
+    async fn exchange(&mut self) -> io::Result<bool> {
+        let mut has_continued = false;
+        loop {
+            let parsed = WholeRequest::parse(&self.input);
+            let played = match parsed {
+                Ok(Some(request)) => Some(self.played(&request, has_continued)),
+                Ok(None) if self.input.len() > self.limit() => None,
+                Ok(None) => {
+                    if !has_continued && self.waits_for_continue() {
+                        self.stream.write_all(http1::CONTINUE).await?;
+                        has_continued = true;
+                    }
+                    if !self.read().await? {
+                        return Ok(false);
+                    }
+                    continue;
+                }
+                Err(_) => self.played_raw(),
+            };
+            let Some(played) = played else {
+                return Ok(false);
+            };
+            self.input.drain(..played.used);
+            return self.play(played).await;
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.player.shared.max_head + self.player.shared.max_body
+    }
+
+    fn waits_for_continue(&self) -> bool {
+        let parsed = RequestHead::parse(&self.input);
+        parsed.is_ok_and(|head| head.is_some_and(|(head, _)| head.expect_continue))
+    }
+
+    fn played(&self, request: &WholeRequest<'_>, has_continued: bool) -> Played<'p> {
+        let player = self.player;
+        let replay = &player.replay;
+        let answer = replay.answer(&self.input, request).or_else(|missed| {
+            let nearest = missed
+                .nearest
+                .as_deref()
+                .filter(|_| self.player.plays.nearest);
+            nearest.and_then(|name| replay.named(name)).ok_or(missed)
+        });
+        let answer = match answer {
+            Ok(answer) => Cow::Borrowed(answer),
+            Err(missed) => {
+                tracing::warn!("no recorded case fits {} {}", missed.method, missed.target);
+                Cow::Owned(missed.answer(&self.player.date.now().1))
+            }
+        };
+        Played {
+            skip: if has_continued { answer.interim } else { 0 },
+            answer,
+            method: Some(request.head.method.to_owned()),
+            request_id: match request.head.header("x-request-id") {
+                Some(id) => id.to_owned(),
+                None if player.shared.truth.is_some() => format!("{:032x}", fastrand::u128(..)),
+                None => String::new(),
+            },
+            route: Some(request.head.path().to_owned()),
+            used: request.length,
+        }
+    }
+
+    fn played_raw(&self) -> Option<Played<'p>> {
+        let answer = self.player.replay.answer_raw(&self.input)?;
+        Some(Played {
+            answer: Cow::Borrowed(answer),
+            method: None,
+            request_id: String::new(),
+            route: None,
+            skip: 0,
+            used: self.input.len(),
+        })
+    }
+
+    /// Reads some bytes; `false` when the client or the server ends the connection.
+    async fn read(&mut self) -> io::Result<bool> {
+        let is_idle = self.input.is_empty();
+        let mut phase = self.player.shared.phase.clone();
+        let ends = |phase: &Phase| match phase {
+            Phase::Serving => false,
+            Phase::Draining => is_idle,
+            Phase::Stopping => true,
+        };
+        tokio::select! {
+            biased;
+            count = self.stream.read_buf(&mut self.input) => Ok(count? > 0),
+            _ = phase.wait_for(ends) => Ok(false),
+        }
+    }
+
+    /// Sends an answer as it falls due and files the record, however it ends.
+    async fn play(&mut self, played: Played<'_>) -> io::Result<bool> {
+        let received = Instant::now();
+        let shared = &self.player.shared;
+        shared.metrics.count_request();
+        let mut record = record(shared, self.number, &played, received);
+        let mut phase = shared.phase.clone();
+        let sent = tokio::select! {
+            biased;
+            sent = self.player.send(&mut self.stream, &played, received, &mut record) => sent,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => {
+                record.ended = Ended::Drain;
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        };
+        if sent.is_err() && record.ended == Ended::Done {
+            record.ended = Ended::ClientAbort;
+        }
+        if let Some(truth) = &shared.truth {
+            truth.put(record);
+        }
+        sent.map(|()| played.answer.keep_alive)
+    }
+}
+
+fn record(shared: &Shared, connection: u64, played: &Played<'_>, received: Instant) -> Record {
+    let received = received.duration_since(shared.origin).as_nanos();
+    Record {
+        bytes: 0,
+        chunks: Vec::new(),
+        connection,
+        dialect: "replay",
+        ended: Ended::Done,
+        facts: Facts::default(),
+        method: played.method.clone(),
+        parsed_ns: shared.now_ns(),
+        received_ns: u64::try_from(received).unwrap_or(u64::MAX),
+        request_id: played.request_id.clone(),
+        route: played.route.clone(),
+        started_unix_ns: shared.started_unix_ns,
+        status: played.answer.status,
+    }
+}

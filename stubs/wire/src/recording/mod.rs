@@ -1,0 +1,19 @@
+//! Recorded exchanges as files: `<case>.request.http` and `<case>.response.http` hold the bytes of a
+//! socket, `<case>.times.json` when they came, `cases.json` what there is, in the order it was recorded.
+
+mod index;
+mod normalise;
+mod times;
+
+pub use index::{Case, Index};
+pub use normalise::{difference, id_form, normalised};
+pub use times::{Arrival, Times};
+
+/// What a case's request file is named behind the case's name.
+pub const REQUEST: &str = ".request.http";
+/// What a case's response file is named behind the case's name.
+pub const RESPONSE: &str = ".response.http";
+/// What a case's file of arrival times is named behind the case's name.
+pub const TIMES: &str = ".times.json";
+/// The file that lists a folder's cases.
+pub const INDEX: &str = "cases.json";
