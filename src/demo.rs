@@ -66,7 +66,7 @@ pub(crate) fn run(out: &mut impl Write) -> anyhow::Result<u8> {
         out,
         "requests/s  medians of interleaved rounds, server and client sharing this machine"
     )?;
-    writeln!(out, "CPU         of all threads of that side, a request")?;
+    writeln!(out, "CPU         of all threads of that side, per request")?;
     let echo_agrees = gaps[0].summary.osl_paired.is_some_and(|paired| {
         paired.mean_diff == 0.0 && paired.n == gaps[0].summary.n_samples_issued
     });
@@ -75,8 +75,8 @@ pub(crate) fn run(out: &mut impl Write) -> anyhow::Result<u8> {
 }
 
 const NOTES: &str = "\
-client       tokens of the text that arrived, by the client's own tokenizer, a sample
-server       completion_tokens of the usage chunk, a sample
+client       tokens of the text that arrived, by the client's own tokenizer, per sample
+server       completion_tokens of the usage chunk, per sample
 difference   client − server, paired by sample; ratio: all client tokens / all server tokens
 explained    end token: counted by the server, no text; tags: <think> and </think>, eaten by the parser";
 

@@ -30,11 +30,15 @@ enum Command {
     /// Check a live server against a dialect's recorded cases
     Conform(Box<harness::conform::cli::Args>),
     /// Start embedded stubs, measure them, show the token gap and a short roofline (the default)
+    #[command(after_help = "Example:\n  stubline demo")]
     Demo,
     /// Record a live server's bytes, or a client's traffic with it, into a fixture folder
     Record(Box<harness::capture::cli::Args>),
     /// Serve a stub, or play a recording
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  stubline serve vllm --port 8000 --pace steady:ttft=50ms,itl=10ms --truth truth.jsonl"
+    )]
     Serve(serve::command::Serve),
 }
 
@@ -100,7 +104,8 @@ fn refused(error: &clap::Error) -> ExitCode {
 
 fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
     let filter = match filter {
-        Some(filter) => EnvFilter::try_new(filter)?,
+        Some(filter) => EnvFilter::try_new(filter)
+            .map_err(|error| anyhow::anyhow!("--log {filter}: {error}"))?,
         None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")),
     };
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

@@ -34,11 +34,7 @@ Exit code: 0 all samples completed, 1 a sample failed, 2 wrong usage or input,
 #[group(skip)]
 pub struct Args {
     /// Server to measure
-    #[arg(
-        long,
-        value_name = "http://HOST:PORT",
-        required_unless_present = "stub"
-    )]
+    #[arg(long, value_name = "http://HOST:PORT")]
     url: Option<String>,
     /// Stub to start and measure: the words after `stubline serve`
     #[arg(long, value_name = "SPEC", conflicts_with = "url")]
@@ -184,6 +180,10 @@ impl Args {
             (None, duration) => Limit::Duration(duration.unwrap_or(Duration::from_secs(10))),
         };
         let samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
+        if self.url.is_none() && self.stub.is_none() {
+            let message = "which server? --url http://HOST:PORT, or --stub max to start one";
+            return Err(UsageError(message.into()));
+        }
         let url = self.url.unwrap_or_default();
         let defaults = Config::new(url, Arc::new(samples), Arc::new(tokenizer));
         Ok(Config {
@@ -219,7 +219,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
 
 fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
     Tokenizer::find(name, |path| std::fs::read_to_string(path).ok())
-        .map_err(|error| UsageError(format!("--tokenizer {name}: {error}")))
+        .map_err(|error| {
+            let error = anyhow::Error::new(error);
+            UsageError(format!("--tokenizer {name}: {error:#}"))
+        })
 }
 
 /// Most distinct random samples, and most of their tokens together.

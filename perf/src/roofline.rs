@@ -132,7 +132,7 @@ impl Roofline {
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let most = ratios.iter().copied().fold(0.0, f64::max);
         format!(
-            "{}\nusage on against off: {:.3} (median of {} rounds; single rounds from {least:.3} to {most:.3})\n",
+            "{}\nrequests/s with usage / without: {:.3}, the median of {} rounds' own ratios (from {least:.3} to {most:.3}); the speed drifts\nfrom round to round, so the ratio of the medians above may differ\n",
             table.trim_fmt(),
             median(ratios.iter().copied()),
             ratios.len(),

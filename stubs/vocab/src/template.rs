@@ -14,7 +14,14 @@ pub struct Template {
 /// Why a template does not compile or render.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
-pub struct TemplateError(#[from] Error);
+pub struct TemplateError(Error);
+
+impl From<Error> for TemplateError {
+    /// The library's own text has its causes in it.
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
 
 const NAME: &str = "chat";
 

@@ -22,13 +22,13 @@ pub struct Tokenizer {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// A file is not the JSON that it should be.
-    #[error("malformed JSON: {0}")]
+    #[error("malformed JSON")]
     Json(#[from] serde_json::Error),
     /// There is no `tokenizer.json`.
     #[error("there is no such tokenizer; use char, byte, word, a tokenizer.json or its folder")]
     Missing,
     /// The chat template does not compile.
-    #[error("chat template: {0}")]
+    #[error("chat template")]
     Template(#[from] TemplateError),
     /// The tokenizer has a part that is not supported.
     #[error("{0}")]

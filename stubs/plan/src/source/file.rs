@@ -24,7 +24,7 @@ pub enum ScriptFileError {
     #[error("no script in it")]
     Empty,
     /// It is not JSON of the known form.
-    #[error("not a script file: {0}")]
+    #[error("not a script file")]
     Json(#[from] serde_json::Error),
     /// A script's parts do not fit each other.
     #[error("script `{name}`: {reason}")]
