@@ -218,11 +218,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
-    Tokenizer::find(name, |path| std::fs::read_to_string(path).ok())
-        .map_err(|error| {
-            let error = anyhow::Error::new(error);
-            UsageError(format!("--tokenizer {name}: {error:#}"))
-        })
+    Tokenizer::find(name, |path| std::fs::read_to_string(path).ok()).map_err(|error| {
+        let error = anyhow::Error::new(error);
+        UsageError(format!("--tokenizer {name}: {error:#}"))
+    })
 }
 
 /// Most distinct random samples, and most of their tokens together.
