@@ -204,6 +204,7 @@ fn envelope() -> Envelope {
         id: "chatcmpl-0123456789abcdef".into(),
         metrics: None,
         model: "model".into(),
+        output_mode: None,
         prompt_logprobs: None,
         prompt_text: None,
         prompt_token_ids: None,

@@ -142,7 +142,7 @@ fn reply(scenario: &Scenario, context: &mut Context, out: &mut Vec<u8>) -> anyho
     scenario.stub.dialect.write_head(&head, out);
     let mut events = 0;
     match reply.body {
-        Body::Empty => {}
+        Body::Empty | Body::HeadAlone(_) => {}
         Body::Rendered(rendered) => {
             out.extend_from_slice(&rendered.bytes);
             events = rendered.steps.len();

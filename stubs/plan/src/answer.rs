@@ -24,6 +24,7 @@ use crate::stub::{Call, Context, MAX_OSL, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{self, Events, Opening, Plan, Timeline, Track};
 use crate::tools::{self, Caller, Form};
 use crate::voice::Voice;
+use crate::work::{self, Work};
 
 /// Longest answer that is not streamed.
 const MAX_WHOLE_BYTES: usize = 256 << 20;
@@ -39,12 +40,33 @@ pub(crate) fn reply(
 ) -> Result<Reply, Failure> {
     let content_type = call.head.header("content-type");
     let request = stub.dialect.parse(endpoint, content_type, call.body)?;
-    let prompt = check::check(stub, &request)?;
-    if stub.front.tokens_only {
+    reply_to(stub, &request, call, context)
+}
+
+/// Answers a request to `/inference/v1/generate`, or says why not.
+pub(crate) fn generate(
+    stub: &Stub,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> Result<Reply, Failure> {
+    let content_type = call.head.header("content-type");
+    let request = stub.dialect.parse_generate(content_type, call.body)?;
+    reply_to(stub, &request, call, context)
+}
+
+fn reply_to(
+    stub: &Stub,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> Result<Reply, Failure> {
+    let (endpoint, is_generate) = (request.endpoint, request.output_mode.is_some());
+    let prompt = check::check(stub, request)?;
+    if stub.front.tokens_only && !is_generate {
         return Ok(Reply::crash());
     }
     let policy = match UsagePolicy::from(request.stream_options) {
-        _ if stub.streaming.force_include_usage => UsagePolicy::Continuous,
+        _ if stub.streaming.force_include_usage && !is_generate => UsagePolicy::Continuous,
         policy => policy,
     };
     let key = RenderKey {
@@ -56,11 +78,9 @@ pub(crate) fn reply(
     let facts = |facts: &Facts| Facts {
         include_usage: request.stream_options.include_usage,
         prompt: call.wants_prompt.then(|| {
-            request
-                .prompt
-                .decisive_text()
-                .unwrap_or_default()
-                .to_owned()
+            let decisive = request.prompt.decisive_text();
+            let decoded = || prompt.texts.first().map(|text| &**text);
+            decisive.or_else(decoded).unwrap_or_default().to_owned()
         }),
         ..facts.clone()
     };
@@ -69,8 +89,8 @@ pub(crate) fn reply(
     {
         return Ok(Reply::rendered(rendered, request.stream, facts(known)));
     }
-    let envelope = envelope(stub, &request, &prompt, call, context, policy);
-    let mut answer = Answer::new(stub, &request, &prompt, envelope, &mut context.random);
+    let envelope = envelope(stub, request, &prompt, call, context, policy);
+    let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
     answer.play()?;
     let mut reply = answer.reply();
     if stub.streaming.renders_once {
@@ -82,7 +102,7 @@ pub(crate) fn reply(
         }
         reply = Reply::rendered(&rendered, request.stream, known);
     }
-    if !request.stream {
+    if !request.stream && !is_generate {
         reply.headers.first.extend(Front::load_metrics(call));
     }
     reply.facts = facts(&reply.facts);
@@ -98,20 +118,34 @@ fn envelope(
     context: &mut Context,
     usage: UsagePolicy,
 ) -> Envelope {
-    let given = call.head.header("x-request-id");
-    let given = given.or(request.request_id.as_deref());
-    let random = context.random.u64(..);
     Envelope {
         created: context.created,
         endpoint: request.endpoint,
         fingerprint: stub.fingerprint.clone(),
-        id: stub.dialect.response_id(request.endpoint, random, given),
+        id: response_id(stub, request, call, context),
         metrics: None,
         model: stub.names[0].clone(),
+        output_mode: request.output_mode,
         prompt_logprobs: None,
         prompt_text: request.return_prompt_text.then(|| prompt.texts.concat()),
         prompt_token_ids: None,
         usage,
+    }
+}
+
+/// The answer's `id`, with the client's own name for the request if there is one.
+pub(crate) fn response_id(
+    stub: &Stub,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> String {
+    let given = call.head.header("x-request-id");
+    let given = given.or(request.request_id.as_deref());
+    let random = context.random.u64(..);
+    match request.output_mode {
+        Some(_) => stub.dialect.generate_id(random, given),
+        None => stub.dialect.response_id(request.endpoint, random, given),
     }
 }
 
@@ -125,6 +159,10 @@ struct Answer<'a> {
     /// Ids of each prompt, where something needs them.
     prompt_ids: Option<Vec<Vec<u32>>>,
     random: &'a mut fastrand::Rng,
+    /// Tokens of each prompt that the cache had, where there is one.
+    cached: Vec<u64>,
+    /// Most tokens of an answer to each prompt.
+    limits: Vec<Option<u64>>,
     tracks: Vec<Track>,
 }
 
@@ -154,7 +192,7 @@ impl<'a> Answer<'a> {
             pace: stub.engine.pace,
             pauses: std::collections::BTreeMap::new(),
             prompt_tokens: prompt.tokens,
-            returns_token_ids: request.return_token_ids,
+            returns_token_ids: request.return_token_ids || request.output_mode.is_some(),
             role: role(request).to_owned().into(),
             usage: envelope.usage,
         };
@@ -166,6 +204,8 @@ impl<'a> Answer<'a> {
             plan,
             prompt_ids,
             random,
+            cached: Vec::new(),
+            limits: Vec::new(),
             tracks: Vec::new(),
         }
     }
@@ -219,6 +259,7 @@ impl<'a> Answer<'a> {
             },
             None => cache.prompt(&ids[number]),
         };
+        self.cached.push(found.cached);
         let sum = self.plan.cache.get_or_insert_default();
         sum.cached += found.cached;
         if self.request.endpoint == Endpoint::Chat {
@@ -240,6 +281,7 @@ impl<'a> Answer<'a> {
         };
         // An answer that goes on after its end is repeated up to here.
         let max_tokens = max_tokens.map(|tokens| tokens.min(MAX_OSL));
+        self.limits.push(max_tokens);
         let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
             (&sampling.stop, &sampling.stop_token_ids)
         } else {
@@ -353,7 +395,8 @@ impl<'a> Answer<'a> {
                 Some(style) => logprobs::of_prompt(vocab, ids, style),
                 None => Vec::new(),
             },
-            prompt_token_ids: (echo || self.request.return_token_ids).then(|| ids.clone()),
+            prompt_token_ids: (echo || self.request.return_token_ids && self.tells_prompt())
+                .then(|| ids.clone()),
             text: if echo {
                 self.prompt.texts[number].to_string()
             } else {
@@ -361,6 +404,11 @@ impl<'a> Answer<'a> {
             },
         };
         Some(opening.into())
+    }
+
+    /// Whether the choice in the making has the prompt's ids: of a generate answer only the first.
+    fn tells_prompt(&self) -> bool {
+        self.request.output_mode.is_none() || self.tracks.is_empty()
     }
 
     /// Logprobs of one prompt, if the request asks for them.
@@ -408,6 +456,7 @@ impl<'a> Answer<'a> {
             response_id: Some(self.envelope.id.clone()),
             stream: Some(self.request.stream),
             usage: sends_usage.then_some(usage),
+            works: Some(self.works()),
             ..Facts::default()
         };
         let body = if self.request.stream {
@@ -424,6 +473,27 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// What the engine does for each choice.
+    fn works(&self) -> Arc<[Work]> {
+        let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
+        let work = |(index, track): (usize, &Track)| {
+            let (number, choice) = (index / choices, index % choices);
+            Work {
+                // What the cache had is told once for all choices of a prompt.
+                cached_tokens: self.cached.get(number).copied().filter(|_| choice == 0),
+                choices,
+                finish: work::finish(&track.said),
+                first_due: self.plan.pace.due(0),
+                last_due: timeline::whole_due(&self.plan, std::slice::from_ref(track)),
+                max_tokens: self.limits[number],
+                prompt_tokens: self.prompt.each[number],
+                steps: track.said.outputs.len() as u64,
+                tokens: track.said.tokens(),
+            }
+        };
+        self.tracks.iter().enumerate().map(work).collect()
+    }
+
     fn whole(mut self) -> Whole {
         let usage = timeline::total_usage(&self.plan, &self.tracks);
         let due = timeline::whole_due(&self.plan, &self.tracks);
@@ -432,7 +502,7 @@ impl<'a> Answer<'a> {
         let choices = choices
             .map(|(index, track)| self.whole_choice(index, track))
             .collect();
-        if self.request.endpoint == Endpoint::Chat {
+        if self.request.endpoint == Endpoint::Chat || self.request.output_mode.is_some() {
             self.envelope.prompt_logprobs = self.prompt_logprobs(0);
         }
         let answer = Chunk {
@@ -482,10 +552,7 @@ impl<'a> Answer<'a> {
                 .then(|| self.prompt_logprobs(index / choices))
                 .flatten(),
             prompt_token_ids: ids.filter(|_| self.request.return_token_ids),
-            token_ids: self
-                .request
-                .return_token_ids
-                .then(|| track.said.ids.clone()),
+            token_ids: self.plan.returns_token_ids.then(|| track.said.ids.clone()),
         }
     }
 
@@ -591,7 +658,7 @@ fn render(reply: Reply) -> (Rendered, Facts) {
     let mut bytes = Vec::new();
     let mut steps = Vec::new();
     match reply.body {
-        Body::Empty | Body::Rendered(_) => {}
+        Body::Empty | Body::HeadAlone(_) | Body::Rendered(_) => {}
         Body::Stream(mut timeline) => {
             while let Some(step) = timeline.step(&mut bytes) {
                 steps.push(step);

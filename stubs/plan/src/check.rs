@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use wire::failure::{ErrorObject, Failure};
-use wire::request::{Endpoint, Request, ToolChoice};
+use wire::request::{Endpoint, OutputMode, Request, ToolChoice};
 
 use crate::prompt::{self, Counted};
 use crate::stub::Stub;
@@ -17,10 +17,14 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
     if stub.engine.dead.load(Ordering::Relaxed) {
         return Err(Failure::internal(stub.dialect.dead_engine()));
     }
+    if stub.front.tokens_only {
+        tokens_only(request)?;
+    }
     parts(stub, request)?;
     let sampling = &request.sampling;
     if let (Some(context), Some((name, asked))) = (stub.engine.max_model_len, sampling.max_tokens)
         && asked > i128::from(context)
+        && request.output_mode.is_none()
     {
         return Err(stub.dialect.length_too_large(name, asked, context));
     }
@@ -60,6 +64,7 @@ pub(crate) fn max_tokens(request: &Request<'_>) -> Option<i128> {
     let asked = request.sampling.max_tokens.map(|(_, asked)| asked);
     match request.endpoint {
         Endpoint::Chat => asked,
+        Endpoint::Completions if request.output_mode.is_some() => asked,
         Endpoint::Completions if echoes_alone(request) => Some(1),
         Endpoint::Completions => asked.or(Some(16)),
     }
@@ -69,6 +74,21 @@ pub(crate) fn max_tokens(request: &Request<'_>) -> Option<i128> {
 pub(crate) fn echoes_alone(request: &Request<'_>) -> bool {
     let asked = request.sampling.max_tokens.map(|(_, asked)| asked);
     request.endpoint == Endpoint::Completions && request.echo && asked == Some(0)
+}
+
+/// What a server without a tokenizer refuses.
+fn tokens_only(request: &Request<'_>) -> Result<(), Failure> {
+    let Some(mode) = request.output_mode else {
+        return Ok(());
+    };
+    let message = if !request.sampling.stop.is_empty() {
+        "stop strings are not supported on a --tokens-only server because detokenization is disabled. Check stop strings on the coordinator, or use stop_token_ids."
+    } else if mode == OutputMode::Text {
+        "output_mode='text' requires a tokenizer, but this server does not load one (--tokens-only or --skip-tokenizer-init). Send the request to a server that loads a tokenizer, or use output_mode='tokens'."
+    } else {
+        return Ok(());
+    };
+    Err(Failure::bad_request(message, None))
 }
 
 fn parts(stub: &Stub, request: &Request<'_>) -> Result<(), Failure> {

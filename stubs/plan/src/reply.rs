@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use wire::dialect::{Content, Headers};
 use wire::failure::{ErrorObject, Failure};
+use wire::http1;
 use wire::usage::Usage;
 
+use crate::route::Route;
 use crate::timeline::{Kind, Step, Timeline};
+use crate::work::Work;
 
 /// An answer to one request, decided before anything is sent.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub struct Reply {
     pub body: Body,
     /// What the truth file says of it.
     pub facts: Facts,
+    /// The route that answered, if it came that far.
+    pub route: Option<Route>,
 }
 
 /// A reply's body.
@@ -27,6 +32,8 @@ pub struct Reply {
 pub enum Body {
     /// Nothing.
     Empty,
+    /// Nothing, though the head tells of this: an answer to `HEAD`.
+    HeadAlone(Content),
     /// A stream that was rendered before, chunk framing included.
     Rendered(Arc<Rendered>),
     /// A stream, encoded as it is sent.
@@ -76,6 +83,8 @@ pub struct Facts {
     pub stream: Option<bool>,
     /// The usage that the answer ends with.
     pub usage: Option<Usage>,
+    /// What the engine does for each choice.
+    pub works: Option<Arc<[Work]>>,
 }
 
 impl Reply {
@@ -91,6 +100,7 @@ impl Reply {
                 tokens: 0,
             }),
             facts: Facts::default(),
+            route: None,
         }
     }
 
@@ -101,6 +111,27 @@ impl Reply {
             headers: Headers::default(),
             body: Body::Empty,
             facts: Facts::default(),
+            route: None,
+        }
+    }
+
+    /// The head of an answer to `GET`, without what would follow.
+    pub fn head_alone(content: Content) -> Self {
+        Self {
+            body: Body::HeadAlone(content),
+            ..Self::empty(200)
+        }
+    }
+
+    /// A text of one HTTP chunk, as an application answers that does not tell its length.
+    pub fn one_chunk(text: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(text.len() + 16);
+        http1::write_chunk(&mut bytes, |out| out.extend_from_slice(text));
+        bytes.extend_from_slice(http1::LAST_CHUNK);
+        let steps = Vec::new();
+        Self {
+            body: Body::Rendered(Arc::new(Rendered { bytes, steps })),
+            ..Self::empty(200)
         }
     }
 
@@ -142,6 +173,7 @@ impl Reply {
     pub fn content(&self) -> Content {
         match &self.body {
             Body::Empty => Content::Empty,
+            Body::HeadAlone(content) => *content,
             Body::Rendered(_) | Body::Stream(_) => Content::Stream,
             Body::Whole(whole) if whole.is_json => Content::Json(whole.bytes.len()),
             Body::Whole(whole) => Content::Text(whole.bytes.len()),

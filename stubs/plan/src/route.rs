@@ -3,17 +3,19 @@
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
-use wire::dialect::Models;
-use wire::failure::{ErrorObject, Failure};
+use wire::dialect::{Content, Models};
+use wire::failure::Failure;
 use wire::request::Endpoint;
 
 use crate::reply::Reply;
 use crate::stub::{Call, Context, Stub};
-use crate::{answer, prompt};
+use crate::{answer, invocations, prompt, scale_out};
 
 /// A path with a known method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Route {
+    /// `POST /inference/v1/abort_requests`
+    AbortRequests,
     /// `POST /v1/chat/completions`
     Chat,
     /// `POST /v1/completions`
@@ -22,20 +24,30 @@ pub enum Route {
     Detokenize,
     /// `POST /echo`: the raw request.
     Echo,
-    /// `POST /inference/v1/generate`, switched off.
+    /// `POST /inference/v1/generate`
     Generate,
     /// `GET /health`
     Health,
+    /// `POST /invocations`
+    Invocations,
     /// `GET /is_sleeping`, of the developer's mode.
     IsSleeping,
     /// `GET /load`
     Load,
     /// `GET /metrics`
     Metrics,
+    /// What answers below `/metrics`: `HEAD` requests and the path with a slash.
+    MetricsBelow,
     /// `GET /v1/models`
     Models,
+    /// `HEAD /openapi.json`
+    OpenApi,
     /// `GET /ping`, `POST /ping`
     Ping,
+    /// `POST /v1/chat/completions/render`
+    RenderChat,
+    /// `POST /v1/completions/render`
+    RenderCompletions,
     /// `POST /reset_prefix_cache`, of the developer's mode.
     ResetPrefixCache,
     /// `GET /server_info`, of the developer's mode.
@@ -46,7 +58,7 @@ pub enum Route {
     Version,
 }
 
-const ROUTES: [(&str, &[&str], Route); 15] = [
+const ROUTES: [(&str, &[&str], Route); 21] = [
     ("/v1/chat/completions", &["POST"], Route::Chat),
     ("/v1/completions", &["POST"], Route::Completions),
     ("/v1/models", &["GET"], Route::Models),
@@ -58,20 +70,56 @@ const ROUTES: [(&str, &[&str], Route); 15] = [
     ("/version", &["GET"], Route::Version),
     ("/load", &["GET"], Route::Load),
     ("/metrics", &["GET", "HEAD"], Route::Metrics),
+    ("/metrics/", &["GET", "HEAD"], Route::MetricsBelow),
+    ("/invocations", &["POST"], Route::Invocations),
+    ("/openapi.json", &["GET", "HEAD"], Route::OpenApi),
     ("/tokenize", &["POST"], Route::Tokenize),
     ("/detokenize", &["POST"], Route::Detokenize),
     ("/inference/v1/generate", &["POST"], Route::Generate),
+    (
+        "/inference/v1/abort_requests",
+        &["POST"],
+        Route::AbortRequests,
+    ),
+    ("/v1/chat/completions/render", &["POST"], Route::RenderChat),
+    (
+        "/v1/completions/render",
+        &["POST"],
+        Route::RenderCompletions,
+    ),
     ("/echo", &["POST"], Route::Echo),
 ];
 
 impl Route {
+    /// Number of routes.
+    pub const COUNT: usize = ROUTES.len();
+
+    /// All routes with their paths.
+    pub fn all() -> impl Iterator<Item = (Self, &'static str)> {
+        ROUTES.iter().map(|(path, _, route)| (*route, *path))
+    }
+
+    /// Whether the server's own HTTP counters leave it out.
+    pub fn is_uncounted(self) -> bool {
+        matches!(
+            self,
+            Self::Health
+                | Self::Load
+                | Self::Metrics
+                | Self::MetricsBelow
+                | Self::Ping
+                | Self::ServerInfo
+                | Self::Version
+        )
+    }
+
     /// The route of a call, or the answer to one that is not there.
     pub(crate) fn find(stub: &Stub, call: &Call<'_>) -> Result<Self, Box<Reply>> {
         let front = &stub.front;
         let is_there = |route| match route {
             Self::Echo => front.serves_echo,
             Self::IsSleeping | Self::ResetPrefixCache | Self::ServerInfo => front.dev_mode,
-            Self::Metrics => front.serves_metrics,
+            Self::Metrics | Self::MetricsBelow => front.serves_metrics,
             _ => true,
         };
         let find = |path: &str| {
@@ -81,7 +129,10 @@ impl Route {
         let (head, path) = (call.head, front.path(call));
         if let Some((_, methods, route)) = find(path) {
             if methods.contains(&head.method) {
-                return Ok(*route);
+                return Ok(match route {
+                    Self::Metrics if head.method == "HEAD" => Self::MetricsBelow,
+                    route => *route,
+                });
             }
             let mut reply = detail(405, "Method Not Allowed");
             reply.headers.first.push(("allow", methods[0].to_owned()));
@@ -106,14 +157,27 @@ impl Route {
         context: &mut Context,
     ) -> Result<Reply, Self> {
         let reply = match self {
+            Self::AbortRequests => scale_out::abort(stub, call),
             Self::Chat => answer::reply(stub, Endpoint::Chat, call, context),
             Self::Completions => answer::reply(stub, Endpoint::Completions, call, context),
             Self::Detokenize => detokenize(stub, call),
-            Self::Echo | Self::Metrics => return Err(self),
-            Self::Generate => Err(generate_is_off()),
+            Self::Echo | Self::Metrics | Self::MetricsBelow => return Err(self),
+            Self::Generate => {
+                scale_out::check_on(stub).and_then(|()| answer::generate(stub, call, context))
+            }
             Self::Health if stub.engine.dead.load(Ordering::Relaxed) => Ok(Reply::empty(503)),
             Self::Health | Self::Ping => Ok(Reply::empty(200)),
+            Self::Invocations => invocations::reply(stub, call, context),
+            // Only how long the document is was recorded, so there is none to send.
+            Self::OpenApi if call.head.method == "HEAD" => Ok(Reply::head_alone(Content::Json(
+                stub.dialect.openapi_bytes(),
+            ))),
+            Self::OpenApi => Ok(detail(404, "Not Found")),
             Self::IsSleeping => Ok(Reply::json(200, br#"{"is_sleeping":false}"#.to_vec())),
+            Self::RenderChat => scale_out::render(stub, Endpoint::Chat, call, context),
+            Self::RenderCompletions => {
+                scale_out::render(stub, Endpoint::Completions, call, context)
+            }
             Self::ResetPrefixCache => {
                 if let Some(cache) = &stub.engine.prefix_cache {
                     cache.reset();
@@ -128,7 +192,12 @@ impl Route {
                 version: stub.dialect.version(),
             })),
         };
-        Ok(reply.unwrap_or_else(|failure| Reply::refusal(&failure)))
+        Ok(reply.unwrap_or_else(|failure| {
+            let mut reply = Reply::refusal(&failure);
+            // Without a tokenizer chats end in an exception, which passes the layer that adds `vary`.
+            reply.headers.without_vary = stub.front.tokens_only && failure == Failure::internal("");
+            reply
+        }))
     }
 }
 
@@ -153,15 +222,6 @@ fn json(value: &impl Serialize) -> Reply {
 
 fn detail(status: u16, detail: &'static str) -> Reply {
     Reply::refusal(&Failure::Detail { status, detail })
-}
-
-fn generate_is_off() -> Failure {
-    Failure::Error(ErrorObject {
-        message: "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.".into(),
-        kind: "PermissionDeniedError",
-        param: None,
-        code: 403,
-    })
 }
 
 fn models(stub: &Stub, context: &mut Context) -> Reply {

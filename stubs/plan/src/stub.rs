@@ -191,7 +191,10 @@ impl Stub {
         let mut reply = match self.front.refuses(call) {
             Some(reply) => reply,
             None => match Route::find(self, call) {
-                Ok(route) => route.reply(self, call, context)?,
+                Ok(route) => Reply {
+                    route: Some(route),
+                    ..route.reply(self, call, context)?
+                },
                 Err(reply) => *reply,
             },
         };

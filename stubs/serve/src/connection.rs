@@ -63,6 +63,9 @@ enum Body {
     Behind(usize),
     /// From chunks; so many bytes of input were used.
     Chunked(Vec<u8>, usize),
+    /// Dropped with all that came along: uvicorn stays with HTTP/1 where a client asks for an upgrade,
+    /// but its parser reads no further.
+    Lost,
 }
 
 impl Connection<'_> {
@@ -74,6 +77,12 @@ impl Connection<'_> {
                     Err(_) => return Ok(Some(Request::Invalid)),
                     Ok(Some((_, length))) if length > self.worker.shared.max_head => {
                         return Ok(Some(Request::Invalid));
+                    }
+                    Ok(Some((head, length))) if head.upgrades() => {
+                        return Ok(Some(Request::Complete {
+                            head: length,
+                            body: Body::Lost,
+                        }));
                     }
                     Ok(Some((head, length))) => {
                         let (framing, waits) = (head.framing, head.expect_continue);
@@ -184,6 +193,7 @@ impl Connection<'_> {
                 let (body, used) = match body {
                     Body::Behind(length) => (&input[*head..head + length], head + length),
                     Body::Chunked(content, used) => (&content[..], *used),
+                    Body::Lost => (&[][..], input.len()),
                 };
                 (Exchange::new(self, &input, body), used)
             }

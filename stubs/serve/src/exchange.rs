@@ -7,9 +7,11 @@ use plan::stub::Call;
 use plan::{Route, Step};
 use tokio::time::Instant;
 use wire::dialect::{Content, Head};
-use wire::http1::RequestHead;
+use wire::http1::{Framing, RequestHead};
+use wire::metrics;
 
 use crate::connection::Connection;
+use crate::metrics::{Asked, Counters, Progress, nanoseconds};
 use crate::truth::{Chunk, Ended, Record};
 use crate::worker::{Phase, Worker};
 
@@ -31,8 +33,12 @@ pub(crate) struct Exchange {
     body: Body,
     is_head: bool,
     outcome: Outcome,
+    progress: Progress,
     received: Instant,
     record: Record,
+    request_bytes: u64,
+    response_bytes: u64,
+    route: Option<Route>,
     /// Steps whose bytes stand in the output.
     unwritten: Vec<Step>,
 }
@@ -57,7 +63,8 @@ impl Exchange {
         context.created = seconds;
         let stub = &worker.stub;
         let reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
-            let mut reply = of_process(worker, route, &input[..length], body);
+            let mut reply = of_process(worker, route, &head, &input[..length], body);
+            reply.route = Some(route);
             stub.decorate(&call, &mut context, &mut reply);
             reply
         });
@@ -73,6 +80,8 @@ impl Exchange {
             &date,
             &mut connection.output,
         );
+        let progress = Progress::new(reply.facts.works.clone(), &worker.counters);
+        let response_bytes = reply.content().length();
         let record = Record {
             method: Some(head.method.to_owned()),
             route: Some(head.path().to_owned()),
@@ -87,8 +96,12 @@ impl Exchange {
             } else {
                 Outcome::Close
             },
+            progress,
             received,
             record,
+            request_bytes: request_bytes(&head),
+            response_bytes: response_bytes.unwrap_or(0) as u64,
+            route: reply.route,
             unwritten: Vec::new(),
         }
     }
@@ -128,8 +141,12 @@ impl Exchange {
             body: Body::Empty,
             is_head: false,
             outcome: Outcome::Close,
+            progress: Progress::default(),
             received,
             record: record(connection, status, Facts::default(), received),
+            request_bytes: 0,
+            response_bytes: 0,
+            route: None,
             unwritten: Vec::new(),
         }
     }
@@ -138,6 +155,7 @@ impl Exchange {
     pub(crate) async fn run(mut self, connection: &mut Connection<'_>) -> io::Result<Outcome> {
         connection.worker.shared.metrics.count_request();
         let sent = self.send(connection).await;
+        self.count(&connection.worker.counters);
         connection.output.clear();
         let is_stopping = *connection.worker.shared.phase.borrow() == Phase::Stopping;
         self.record.ended = match sent {
@@ -151,9 +169,24 @@ impl Exchange {
         sent.map(|()| self.outcome)
     }
 
+    /// Counts the exchange, now that it is over; bytes that were no HTTP reach no counter.
+    fn count(&mut self, counters: &Counters) {
+        self.progress.end(counters);
+        if let Some(method) = &self.record.method {
+            counters.count_http(&Asked {
+                duration_ns: nanoseconds(self.received.elapsed()),
+                method,
+                request_bytes: self.request_bytes,
+                response_bytes: self.response_bytes,
+                route: self.route,
+                status: self.record.status,
+            });
+        }
+    }
+
     async fn send(&mut self, connection: &mut Connection<'_>) -> io::Result<()> {
         match std::mem::replace(&mut self.body, Body::Empty) {
-            Body::Empty => self.flush(connection).await,
+            Body::Empty | Body::HeadAlone(_) => self.flush(connection).await,
             Body::Rendered(rendered) => {
                 connection.output.extend_from_slice(&rendered.bytes);
                 self.unwritten.extend_from_slice(&rendered.steps);
@@ -206,6 +239,8 @@ impl Exchange {
                     .count_late(elapsed.saturating_sub(step.due));
             }
         }
+        self.progress
+            .wrote(&worker.counters, &self.unwritten, elapsed);
         if worker.shared.truth.is_some() {
             let (received, now) = (self.record.received_ns, worker.now_ns());
             let chunk = |step: &Step| Chunk::new(step, received, now);
@@ -243,12 +278,41 @@ async fn wait(connection: &mut Connection<'_>, until: Instant) -> io::Result<()>
     }
 }
 
-/// Answers that tell of the process or the connection rather than of a model.
-fn of_process(worker: &Worker, route: Route, head: &[u8], body: &[u8]) -> Reply {
-    match route {
-        Route::Metrics => Reply::text(worker.shared.metrics.page().into_bytes()),
-        _ => Reply::text([head, body].concat()),
+/// What `content-length` says of a request.
+fn request_bytes(head: &RequestHead<'_>) -> u64 {
+    match head.framing {
+        Framing::Length(length) => length,
+        Framing::Chunked | Framing::UntilClose => 0,
     }
+}
+
+/// Answers that tell of the process or the connection rather than of a model.
+fn of_process(
+    worker: &Worker,
+    route: Route,
+    head: &RequestHead<'_>,
+    head_bytes: &[u8],
+    body: &[u8],
+) -> Reply {
+    let shared = &worker.shared;
+    let page = || shared.metrics.page(&worker.stub, shared.started_unix_ns);
+    let (mut reply, content_type) = match route {
+        Route::Metrics => {
+            let page = Reply::text(page().into_bytes());
+            (page, Some(metrics::CONTENT_TYPE))
+        }
+        Route::MetricsBelow if head.method == "HEAD" => {
+            let head = Reply::head_alone(Content::Untold);
+            (head, Some(metrics::BELOW_CONTENT_TYPE))
+        }
+        Route::MetricsBelow => {
+            let page = Reply::one_chunk(page().as_bytes());
+            (page, Some(metrics::BELOW_CONTENT_TYPE))
+        }
+        _ => (Reply::text([head_bytes, body].concat()), None),
+    };
+    reply.headers.content_type = content_type;
+    reply
 }
 
 fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut Vec<u8>) {

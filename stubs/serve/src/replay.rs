@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use wire::http1::{self, RequestHead, WholeRequest};
 
 use crate::cli::{self, Running};
+use crate::cpu::Thread;
 use crate::server::{Config, Server};
 use crate::truth::{Chunk, Ended, Record};
 use crate::worker::{Date, Phase, Shared};
@@ -137,6 +138,7 @@ impl Player {
             replay,
             shared,
         });
+        player.shared.metrics.add_worker(Thread::current());
         player.shared.serve(listener, |stream, number| {
             let player = Rc::clone(&player);
             async move {

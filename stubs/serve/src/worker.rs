@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::connection;
 use crate::cpu::Thread;
-use crate::metrics::Metrics;
+use crate::metrics::{Counters, Metrics};
 use crate::truth::Sink;
 
 /// How far a server is in its life.
@@ -62,7 +62,6 @@ impl Shared {
             .enable_io()
             .enable_time()
             .build()?;
-        self.metrics.add_worker(Thread::current());
         LocalSet::new().block_on(&runtime, async {
             let listener = TcpListener::from_std(listener)?;
             let open = Rc::new(Open::default());
@@ -122,6 +121,7 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) context: RefCell<Context>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) shared: Shared,
     pub(crate) stub: Arc<Stub>,
     date: Date,
@@ -137,6 +137,7 @@ impl Worker {
     ) -> io::Result<()> {
         let worker = Rc::new(Self {
             context: RefCell::new(Context::new(seed)),
+            counters: shared.metrics.add_worker(Thread::current()),
             date: Date::default(),
             shared,
             stub,

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod finish;
 pub mod http1;
 pub mod json;
+pub mod metrics;
 pub mod python;
 pub mod recording;
 pub mod request;

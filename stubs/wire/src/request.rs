@@ -14,6 +14,17 @@ pub enum Endpoint {
     Completions,
 }
 
+/// `output_mode`: what an answer of `/inference/v1/generate` carries beside token ids.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputMode {
+    /// The text too.
+    Text,
+    /// Nothing.
+    #[default]
+    Tokens,
+}
+
 /// A checked request that borrows its texts from the body.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the body's own switches")]
@@ -52,6 +63,8 @@ pub struct Request<'a> {
     pub request_id: Option<Cow<'a, str>>,
     /// `suffix`, if given.
     pub suffix: Option<Cow<'a, str>>,
+    /// `output_mode` of a completion that came to `/inference/v1/generate`, token ids in and out.
+    pub output_mode: Option<OutputMode>,
 }
 
 /// The prompt in one of its forms.
@@ -246,6 +259,7 @@ impl<'a> Request<'a> {
             return_prompt_text: false,
             request_id: None,
             suffix: None,
+            output_mode: None,
         };
         for (name, value) in members.0 {
             if !matches!(value, Json::Null) {

@@ -20,6 +20,7 @@ fn envelope(endpoint: Endpoint, usage: UsagePolicy) -> Envelope {
         id: "an \"id\"".into(),
         metrics: None,
         model: "\"content\":\"model".into(),
+        output_mode: None,
         prompt_logprobs: None,
         prompt_text: None,
         prompt_token_ids: None,

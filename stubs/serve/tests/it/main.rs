@@ -4,6 +4,7 @@
 
 mod fidelity; // recorded cases byte for byte
 mod http; // echo, framing, limits
+mod metrics; // the metrics page against the truth file
 mod replay; // recorded folders, played
 mod support; // a server in this process and a client that looks at every byte
 mod waits; // the tests that wait for real

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use crate::support::{Client, Stub, post};
 use serde_json::{Value, json};
 
-struct TruthFile(PathBuf);
+pub(crate) struct TruthFile(PathBuf);
 
 impl TruthFile {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let name = format!("stubline-{}-{name}.jsonl", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 
-    fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.0).unwrap();
         assert!(
             text.is_empty() || text.ends_with('\n'),

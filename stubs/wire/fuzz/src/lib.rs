@@ -105,6 +105,7 @@ fn envelope(endpoint: Endpoint) -> Envelope {
         id: "id".into(),
         metrics: None,
         model: "model".into(),
+        output_mode: None,
         prompt_logprobs: None,
         prompt_text: None,
         prompt_token_ids: None,

@@ -5,11 +5,14 @@
 mod key;
 pub mod vllm;
 
+pub use vllm::Render;
+
 use std::borrow::Cow;
 
 use crate::chunk::{Chunk, TokenLogprob};
 use crate::failure::Failure;
-use crate::request::{Endpoint, Request, Sampling, UsagePolicy};
+use crate::metrics::Snapshot;
+use crate::request::{Endpoint, OutputMode, Request, Sampling, UsagePolicy};
 use crate::sse;
 
 /// A server at a version.
@@ -40,6 +43,8 @@ pub struct Envelope {
     pub prompt_text: Option<String>,
     /// `prompt_token_ids`, where the request asked for them.
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// `output_mode`, where `/inference/v1/generate` answers.
+    pub output_mode: Option<OutputMode>,
     /// Which chunks carry usage.
     pub usage: UsagePolicy,
 }
@@ -68,6 +73,19 @@ pub enum Content {
     Stream,
     /// A plain text of that many bytes.
     Text(usize),
+    /// A body of which the head of an answer to `HEAD` tells nothing but its type.
+    Untold,
+}
+
+impl Content {
+    /// The body's length in bytes, where the head tells it.
+    pub fn length(self) -> Option<usize> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Json(bytes) | Self::Text(bytes) => Some(bytes),
+            Self::Stream | Self::Untold => None,
+        }
+    }
 }
 
 /// The head of a response.
@@ -154,6 +172,20 @@ impl Dialect {
         }
     }
 
+    /// Checks that a body is said to be JSON.
+    pub fn check_content_type(self, content_type: Option<&str>) -> Result<(), Failure> {
+        match self {
+            Self::Vllm(_) => vllm::request::check_content_type(content_type),
+        }
+    }
+
+    /// Length of `/openapi.json` in bytes.
+    pub fn openapi_bytes(self) -> usize {
+        match self {
+            Self::Vllm(profile) => profile.openapi_bytes,
+        }
+    }
+
     /// Reads a request body.
     ///
     /// # Errors
@@ -166,6 +198,17 @@ impl Dialect {
     ) -> Result<Request<'a>, Failure> {
         match self {
             Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body),
+        }
+    }
+
+    /// Reads the body of `/inference/v1/generate`: a completion with an output mode.
+    pub fn parse_generate<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<Request<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::request::parse_generate(content_type, body),
         }
     }
 
@@ -254,6 +297,13 @@ impl Dialect {
         }
     }
 
+    /// Appends the JSON of rendered prompts: of a chat the one, of a completion a list.
+    pub fn encode_render(self, renders: &[Render<'_>], out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(profile) => vllm::render::encode(profile, renders, out),
+        }
+    }
+
     /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.
     pub fn encode_models(
         self,
@@ -266,10 +316,24 @@ impl Dialect {
         }
     }
 
+    /// Appends the metrics page.
+    pub fn encode_metrics(self, snapshot: &Snapshot<'_>, out: &mut String) {
+        match self {
+            Self::Vllm(profile) => vllm::metrics::encode(profile.cache_config, snapshot, out),
+        }
+    }
+
     /// The response id for 64 random bits, or for the name that the client gave the request.
     pub fn response_id(self, endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
         match self {
             Self::Vllm(_) => vllm::response_id(endpoint, random, given),
+        }
+    }
+
+    /// The same for an answer of `/inference/v1/generate`.
+    pub fn generate_id(self, random: u64, given: Option<&str>) -> String {
+        match self {
+            Self::Vllm(_) => vllm::generate_id(random, given),
         }
     }
 

@@ -61,6 +61,16 @@ impl<'a> RequestHead<'a> {
         std::str::from_utf8(value).ok()
     }
 
+    /// The client asks to go on in another protocol; what follows the head is then not HTTP/1.
+    pub fn upgrades(&self) -> bool {
+        self.header("upgrade").is_some()
+            && self.headers.iter().any(|(name, value)| {
+                let mut words = value.split(|byte| *byte == b',');
+                name.eq_ignore_ascii_case("connection")
+                    && words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+            })
+    }
+
     /// The path of the target, without scheme, authority and query.
     pub fn path(&self) -> &'a str {
         let target = match self.target.split_once("://") {
@@ -319,6 +329,23 @@ mod tests {
             let text = format!("GET / HTTP/{version}\r\n{header}\r\n");
             let (head, _) = RequestHead::parse(text.as_bytes()).unwrap().unwrap();
             assert_eq!(head.keep_alive, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_upgrade_needs_both_headers() {
+        for (headers, expected) in [
+            ("Connection: keep-alive, Upgrade\r\nUpgrade: h2c\r\n", true),
+            (
+                "Connection: close\r\nconnection: upgrade\r\nUpgrade: h2c\r\n",
+                true,
+            ),
+            ("Upgrade: h2c\r\n", false),
+            ("Connection: Upgrade\r\n", false),
+        ] {
+            let bytes = format!("GET / HTTP/1.1\r\n{headers}\r\n");
+            let (head, _) = RequestHead::parse(bytes.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.upgrades(), expected, "{headers}");
         }
     }
 }

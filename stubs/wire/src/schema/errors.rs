@@ -108,7 +108,13 @@ impl Errors {
                 }
             }
             Kind::Int { ge, le } => self.check_int(value, ge, le),
+            Kind::Instance(name) => {
+                let msg = format!("Input should be an instance of {name}");
+                let ctx = format!("{{'class': '{name}'}}");
+                self.push("is_instance_of", &msg, value, Some(ctx));
+            }
             Kind::List(kind, longest) => self.check_list(value, kind, longest),
+            Kind::NonEmptyList(kind) => self.check_non_empty_list(value, kind),
             Kind::Iterable => {
                 if !matches!(value, Json::Array(_) | Json::Object(_)) {
                     self.plain("iterable_type", "Input should be iterable", value);
@@ -204,6 +210,15 @@ impl Errors {
         for (index, item) in items.iter().enumerate() {
             self.at(&index, |errors| errors.check(item, kind));
         }
+    }
+
+    fn check_non_empty_list(&mut self, value: &Json<'_>, kind: &Kind) {
+        if !matches!(value, Json::Array(items) if items.is_empty()) {
+            return self.check_list(value, kind, usize::MAX);
+        }
+        let msg = "List should have at least 1 item after validation, not 0";
+        let ctx = "{'field_type': 'List', 'min_length': 1, 'actual_length': 0}";
+        self.push("too_short", msg, value, Some(ctx.into()));
     }
 
     fn check_literal(&mut self, value: &Json<'_>, words: &[&str]) {

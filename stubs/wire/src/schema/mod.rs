@@ -61,6 +61,8 @@ pub enum Kind {
         /// Largest.
         le: i128,
     },
+    /// An object of that Python class, which no JSON is.
+    Instance(&'static str),
     /// A list of one kind, with a largest length.
     List(&'static Self, usize),
     /// One of these strings.
@@ -71,6 +73,8 @@ pub enum Kind {
     Member(&'static str, &'static Self),
     /// An object with these fields.
     Model(&'static [Field]),
+    /// A list of one kind with at least one item.
+    NonEmptyList(&'static Self),
     /// An object with these fields, a typed dictionary.
     Record(&'static [Field]),
     /// A string.

@@ -12,13 +12,16 @@ use crate::python;
 use crate::request::{Endpoint, UsagePolicy};
 use crate::usage::Usage;
 
-use super::Profile;
 use super::logprobs::{ChatLogprobs, TextLogprobs};
+use super::{Profile, generate};
 
 /// Appends the JSON of one event.
 pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
     if let Some(message) = &chunk.error {
         return error_event(profile, envelope.endpoint, message, out);
+    }
+    if let Some(mode) = envelope.output_mode {
+        return generate::encode(mode, envelope, chunk, out);
     }
     let choice = chunk.choices.first();
     let is_chat = envelope.endpoint == Endpoint::Chat;
@@ -242,7 +245,7 @@ pub(super) fn finish_word(choice: &Choice<'_>) -> Option<&'static str> {
 }
 
 #[derive(Serialize)]
-struct FrameUsage {
+pub(super) struct FrameUsage {
     prompt_tokens: Option<u64>,
     total_tokens: Option<u64>,
     completion_tokens: Option<u64>,
@@ -268,7 +271,7 @@ pub(super) struct ReasoningTokens {
 
 impl FrameUsage {
     /// `with_null`: the details are written though there are none.
-    fn new(usage: Usage, with_null: bool) -> Self {
+    pub(super) fn new(usage: Usage, with_null: bool) -> Self {
         let details = usage
             .reasoning_tokens
             .map(|reasoning_tokens| ReasoningTokens { reasoning_tokens });

@@ -81,6 +81,47 @@ impl<'a> TextLogprobs<'a> {
     }
 }
 
+/// The `logprobs` of a generate choice that names tokens by their ids alone.
+#[derive(Serialize)]
+pub(super) struct IdLogprobs {
+    content: Vec<IdToken>,
+}
+
+#[derive(Serialize)]
+struct IdToken {
+    token_id: u32,
+    logprob: f64,
+    rank: usize,
+    top_logprobs: Vec<IdTop>,
+}
+
+#[derive(Serialize)]
+struct IdTop {
+    token_id: u32,
+    logprob: f64,
+    rank: usize,
+}
+
+impl IdLogprobs {
+    pub(super) fn new(tokens: &[TokenLogprob]) -> Self {
+        let top = |(index, top): (usize, &TopLogprob)| IdTop {
+            token_id: top.id,
+            logprob: written(top.logprob),
+            rank: index + 1,
+        };
+        let token = |token: &TokenLogprob| IdToken {
+            token_id: token.id,
+            logprob: token.logprob.map_or(0.0, written),
+            // The scripted engine always samples the likeliest token.
+            rank: 1,
+            top_logprobs: token.top.iter().enumerate().map(top).collect(),
+        };
+        Self {
+            content: tokens.iter().map(token).collect(),
+        }
+    }
+}
+
 /// One entry of `prompt_logprobs`: the likeliest tokens by id.
 pub(super) struct PromptToken<'a>(&'a TokenLogprob);
 

@@ -1,16 +1,20 @@
 //! vLLM's `OpenAI` server: uvicorn heads, pydantic's JSON, vLLM's chunks.
 
 pub(super) mod chunk;
+mod generate;
 mod logprobs;
 mod message;
+pub(super) mod metrics;
 pub(super) mod models;
 pub(super) mod refusal;
+pub(super) mod render;
 pub(super) mod request;
 pub(super) mod sampling;
 mod schema;
 mod validators;
 pub(super) mod whole;
 
+pub use render::Render;
 pub use request::{DetokenizeRequest, TokenizeRequest};
 
 use crate::dialect::{Content, Head};
@@ -36,6 +40,12 @@ pub struct Profile {
     names_prompt_parameter: bool,
     /// An error inside a chat stream is written without spaces.
     compact_chat_errors: bool,
+    /// The labels of `vllm:cache_config_info`.
+    pub(super) cache_config: &'static str,
+    /// Length of `/openapi.json` in bytes, as recorded without flags.
+    pub(super) openapi_bytes: usize,
+    /// Rendered chats tell what a parser of the answer has to know.
+    renders_parse_context: bool,
     /// What is said when the engine has died.
     pub(super) dead_engine: &'static str,
     /// A required tool call that was not made ends an unstreamed answer with `stop`.
@@ -52,6 +62,9 @@ pub static PROFILES: [Profile; 2] = [
         has_weight_versions: true,
         names_prompt_parameter: true,
         compact_chat_errors: true,
+        cache_config: metrics::CACHE_CONFIG_0_33,
+        openapi_bytes: 304_876,
+        renders_parse_context: true,
         dead_engine: "The server had an error while processing your request.",
         missing_call_stops: true,
     },
@@ -63,6 +76,9 @@ pub static PROFILES: [Profile; 2] = [
         has_weight_versions: false,
         names_prompt_parameter: false,
         compact_chat_errors: false,
+        cache_config: metrics::CACHE_CONFIG_0_32,
+        openapi_bytes: 274_459,
+        renders_parse_context: false,
         dead_engine: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
         missing_call_stops: false,
     },
@@ -88,6 +104,14 @@ pub(super) fn response_id(endpoint: Endpoint, random: u64, given: Option<&str>) 
         Endpoint::Chat => "chatcmpl",
         Endpoint::Completions => "cmpl",
     };
+    prefixed(prefix, random, given)
+}
+
+pub(super) fn generate_id(random: u64, given: Option<&str>) -> String {
+    prefixed("generate-tokens", random, given)
+}
+
+fn prefixed(prefix: &str, random: u64, given: Option<&str>) -> String {
     match given {
         Some(given) => format!("{prefix}-{given}"),
         None => format!("{prefix}-{random:016x}"),
@@ -99,6 +123,7 @@ pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
         Content::Empty => (Some(0), None),
         Content::Json(bytes) => (Some(bytes), Some("application/json")),
         Content::Stream => (None, Some("text/event-stream; charset=utf-8")),
+        Content::Untold => (None, None),
         Content::Text(bytes) => (Some(bytes), Some("text/plain; charset=utf-8")),
     };
     let length = bytes.map(|bytes| bytes.to_string());

@@ -2,7 +2,7 @@
 
 use crate::failure::{ErrorObject, Failure};
 use crate::json::{Json, JsonError, Object};
-use crate::request::{Endpoint, Request};
+use crate::request::{Endpoint, OutputMode, Request};
 use crate::schema as pydantic;
 
 use super::{schema, validators};
@@ -31,6 +31,40 @@ pub(crate) fn parse<'a>(
         Endpoint::Completions => schema::COMPLETIONS,
     };
     Ok(Request::from_checked(endpoint, checked(body, fields)?))
+}
+
+/// The body of `/inference/v1/generate`, whose sampling parameters are an object of their own.
+pub(crate) fn parse_generate<'a>(
+    content_type: Option<&str>,
+    body: &'a [u8],
+) -> Result<Request<'a>, Failure> {
+    let mut members = checked(json(content_type, body)?, schema::GENERATE)?;
+    let mode = match members.get("output_mode").and_then(Json::as_str) {
+        Some("text") => OutputMode::Text,
+        _ => OutputMode::Tokens,
+    };
+    let mut names = members.0.iter().map(|(name, _)| &**name);
+    let at = names.rposition(|name| name == "sampling_params");
+    let sampling = at.map(|at| members.0.remove(at).1);
+    // Members of a completion that a generate request does not have would count below.
+    let is_of =
+        |fields: &[pydantic::Field], name: &str| fields.iter().any(|field| field.name == name);
+    members.0.retain(|(name, _)| is_of(schema::GENERATE, name));
+    if let Some(Json::Object(sampling)) = sampling {
+        let sampling = sampling.0.into_iter();
+        members
+            .0
+            .extend(sampling.filter(|(name, _)| is_of(schema::SAMPLING, name)));
+    }
+    for (name, _) in &mut members.0 {
+        if name == "token_ids" {
+            *name = "prompt".into();
+        }
+    }
+    Ok(Request {
+        output_mode: Some(mode),
+        ..Request::from_checked(Endpoint::Completions, members)
+    })
 }
 
 /// The body of `/tokenize`, with a prompt or with messages.
@@ -92,17 +126,23 @@ pub struct DetokenizeRequest<'a> {
     pub tokens: Vec<u32>,
 }
 
-fn json<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Option<Json<'a>>, Failure> {
-    if !content_type.is_some_and(is_json) {
-        return Err(Failure::Error(ErrorObject {
-            message:
-                "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
-                    .into(),
-            kind: "Bad Request",
-            param: None,
-            code: 400,
-        }));
+/// Refuses a body that is not said to be JSON.
+pub(crate) fn check_content_type(content_type: Option<&str>) -> Result<(), Failure> {
+    if content_type.is_some_and(is_json) {
+        return Ok(());
     }
+    Err(Failure::Error(ErrorObject {
+        message:
+            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
+                .into(),
+        kind: "Bad Request",
+        param: None,
+        code: 400,
+    }))
+}
+
+fn json<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Option<Json<'a>>, Failure> {
+    check_content_type(content_type)?;
     if body.is_empty() {
         return Ok(None);
     }
@@ -128,5 +168,44 @@ fn checked<'a>(
     match body {
         Some(Json::Object(members)) => Ok(members),
         _ => unreachable!("a model accepts objects alone"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Prompt;
+
+    fn generate(body: &str) -> Result<Request<'_>, Failure> {
+        parse_generate(Some("application/json"), body.as_bytes())
+    }
+
+    #[test]
+    fn sampling_parameters_of_a_generate_request_are_its_own() {
+        let body = r#"{"token_ids":[1,2],"echo":true,"output_mode":"text",
+            "sampling_params":{"max_tokens":3,"stream":true,"logprobs":2}}"#;
+        let request = generate(body).unwrap();
+        assert_eq!(request.output_mode, Some(OutputMode::Text));
+        assert!(matches!(&request.prompt, Prompt::Ids(ids) if ids[..] == [vec![1, 2]]));
+        assert_eq!(request.sampling.max_tokens, Some(("max_tokens", 3)));
+        assert_eq!(request.sampling.logprobs, Some(2));
+        assert!(
+            !request.echo && !request.stream,
+            "not members of this kind of request"
+        );
+    }
+
+    #[test]
+    fn wrong_sampling_parameters_are_told_with_both_readings() {
+        let body = r#"{"token_ids":[1],"sampling_params":{"n":"x"}}"#;
+        let Err(Failure::Error(error)) = generate(body) else {
+            panic!("`n` is no integer");
+        };
+        let lines: Vec<&str> = error.message.lines().collect();
+        assert_eq!(lines[0], "2 validation errors:");
+        assert!(lines[1].contains(
+            "'loc': 'body.sampling_params', 'msg': 'Input should be an instance of SamplingParams'"
+        ));
+        assert!(lines[2].contains("'loc': 'body.sampling_params.n'"));
     }
 }

@@ -255,6 +255,59 @@ pub(super) const COMPLETIONS: &[Field] = &[
     nullable("stream_interval", POSITIVE),
 ];
 
+/// `SamplingParams`, a typed dictionary of the engine's own.
+pub(super) const SAMPLING: &[Field] = &[
+    optional("n", INT),
+    optional("presence_penalty", Kind::Float),
+    optional("frequency_penalty", Kind::Float),
+    optional("repetition_penalty", Kind::Float),
+    optional("temperature", Kind::Float),
+    nullable("watermarking", Kind::Bool),
+    optional("top_p", Kind::Float),
+    optional("top_k", INT),
+    optional("min_p", Kind::Float),
+    nullable("seed", INT),
+    nullable(
+        "stop",
+        Kind::Union(&[Kind::Str, Kind::List(&Kind::Str, ANY_LENGTH)]),
+    ),
+    nullable("stop_token_ids", INTS),
+    optional("ignore_eos", Kind::Bool),
+    nullable("max_tokens", INT),
+    optional("min_tokens", INT),
+    nullable("logprobs", INT),
+    nullable("prompt_logprobs", INT),
+    nullable("logprob_token_ids", INTS),
+    optional("detokenize", Kind::Bool),
+    optional("skip_special_tokens", Kind::Bool),
+    optional("spaces_between_special_tokens", Kind::Bool),
+    optional("include_stop_str_in_output", Kind::Bool),
+    nullable("stream_interval", INT),
+    nullable("logit_bias", Kind::Dict(&Kind::Float)),
+    nullable("allowed_token_ids", INTS),
+    nullable("bad_words", STRINGS),
+];
+
+/// `GenerateRequest`
+pub(super) const GENERATE: &[Field] = &[
+    optional("request_id", Kind::Str),
+    required("token_ids", Kind::NonEmptyList(&INT)),
+    required(
+        "sampling_params",
+        Kind::Union(&[Kind::Instance("SamplingParams"), Kind::Record(SAMPLING)]),
+    ),
+    nullable("model", Kind::Str),
+    nullable("reasoning_ended", Kind::Bool),
+    nullable("return_token_ids", Kind::Bool),
+    optional("output_mode", Kind::Literal(&["tokens", "text"])),
+    nullable("stream", Kind::Bool),
+    nullable("stream_options", STREAM_OPTIONS),
+    nullable("cache_salt", Kind::Str),
+    optional("priority", INT64),
+    nullable("kv_transfer_params", DICT),
+    nullable("ec_transfer_params", DICT),
+];
+
 /// `TokenizeCompletionRequest`
 pub(super) const TOKENIZE_TEXT: &[Field] = &[
     nullable("model", Kind::Str),

@@ -8,9 +8,9 @@ use crate::finish::StopReason;
 use crate::request::Endpoint;
 use crate::usage::Usage;
 
-use super::Profile;
 use super::chunk::{ReasoningTokens, finish_word};
 use super::logprobs::{self, ChatLogprobs, PromptToken, TextLogprobs};
+use super::{Profile, generate};
 
 /// Appends the JSON of a whole answer.
 pub(crate) fn encode(
@@ -19,6 +19,9 @@ pub(crate) fn encode(
     answer: &Chunk<'_>,
     out: &mut Vec<u8>,
 ) {
+    if let Some(mode) = envelope.output_mode {
+        return generate::encode_whole(mode, envelope, answer, out);
+    }
     let weight_versions = profile.has_weight_versions.then_some(());
     let usage = answer.usage.map(WholeUsage::from);
     let fingerprint = envelope.fingerprint.as_deref();
@@ -213,12 +216,12 @@ impl<'a> TextChoice<'a> {
     }
 }
 
-fn stop_reason<'a>(choice: &'a Choice<'_>) -> Option<&'a StopReason<'a>> {
+pub(super) fn stop_reason<'a>(choice: &'a Choice<'_>) -> Option<&'a StopReason<'a>> {
     choice.finish.as_ref()?.stop_reason.as_ref()
 }
 
 #[derive(Serialize)]
-struct WholeUsage {
+pub(super) struct WholeUsage {
     prompt_tokens: Option<u64>,
     total_tokens: Option<u64>,
     completion_tokens: Option<u64>,

@@ -1,11 +1,21 @@
 //! Counters of a running server and their page.
 
+mod counters;
+mod process;
+mod progress;
+
 use std::fmt::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::cpu::{self, Thread};
+use plan::stub::Stub;
+use wire::metrics::{Counter, Distribution, Series, Snapshot};
+
+use crate::cpu::Thread;
+
+pub(crate) use counters::{Asked, Counters};
+pub(crate) use progress::{Progress, nanoseconds};
 
 /// What all workers count together.
 #[derive(Debug, Default)]
@@ -15,7 +25,7 @@ pub(crate) struct Metrics {
     latest_ns: AtomicU64,
     requests: AtomicU64,
     /// Locked by a worker when it starts and by the page, never by a request for text.
-    workers: Mutex<Vec<Thread>>,
+    workers: Mutex<Vec<(Thread, Arc<Counters>)>>,
 }
 
 /// How late paced steps were written.
@@ -30,9 +40,12 @@ pub struct Lateness {
 }
 
 impl Metrics {
-    pub(crate) fn add_worker(&self, thread: Thread) {
+    /// Takes up a worker and gives it its counters.
+    pub(crate) fn add_worker(&self, thread: Thread) -> Arc<Counters> {
+        let counters = Arc::new(Counters::new());
         let mut workers = self.workers.lock().expect("nobody panics with the lock");
-        workers.push(thread);
+        workers.push((thread, Arc::clone(&counters)));
+        counters
     }
 
     pub(crate) fn count_request(&self) {
@@ -50,7 +63,7 @@ impl Metrics {
     /// CPU time of all workers.
     pub(crate) fn worker_cpu(&self) -> Duration {
         let workers = self.workers.lock().expect("nobody panics with the lock");
-        workers.iter().map(|worker| worker.time()).sum()
+        workers.iter().map(|(thread, _)| thread.time()).sum()
     }
 
     /// The pacing error so far, if anything was paced.
@@ -64,9 +77,11 @@ impl Metrics {
         })
     }
 
-    /// The page of `/metrics`.
-    pub(crate) fn page(&self) -> String {
+    /// The page of `/metrics`: the imitated server's, and what only a stub has.
+    pub(crate) fn page(&self, stub: &Stub, started_unix_ns: u64) -> String {
         let mut page = String::new();
+        let created = Duration::from_nanos(started_unix_ns).as_secs_f64();
+        self.encode_counted(stub, created, &mut page);
         let mut add = |name: &str, kind: &str, help: &str, value: f64| {
             writeln!(
                 page,
@@ -74,12 +89,6 @@ impl Metrics {
             )
             .expect("a String takes all");
         };
-        add(
-            "process_cpu_seconds_total",
-            "counter",
-            "Total user and system CPU time spent in seconds.",
-            cpu::process().as_secs_f64(),
-        );
         add(
             "stubline_worker_cpu_seconds_total",
             "counter",
@@ -108,5 +117,25 @@ impl Metrics {
             );
         }
         page
+    }
+
+    fn encode_counted(&self, stub: &Stub, created: f64, page: &mut String) {
+        let workers = self.workers.lock().expect("nobody panics with the lock");
+        let counters: Vec<&Counters> = workers.iter().map(|(_, counters)| &**counters).collect();
+        let handled = counters::handled(&counters);
+        let mut snapshot = Snapshot {
+            counters: [0; Counter::COUNT],
+            created,
+            distributions: Series::ALL.map(|_| Distribution::default()),
+            handled: &handled,
+            max_model_len: stub.engine.max_model_len,
+            model: &stub.names[0],
+            process: process::read(),
+            running: 0,
+        };
+        for counters in counters {
+            counters.add_to(&mut snapshot);
+        }
+        stub.dialect.encode_metrics(&snapshot, page);
     }
 }

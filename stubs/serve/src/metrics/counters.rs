@@ -1,0 +1,196 @@
+//! What one worker counts. It alone writes, so counting is a load and a store without a lock; a page
+//! that reads meanwhile may see one number a request ahead of another.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plan::Route;
+use wire::metrics::{Counter, Distribution, HANDLER_BOUNDS, Handled, Series, Snapshot};
+
+/// HTTP methods that are told apart; the last stands for the rest.
+const METHODS: [&str; 9] = [
+    "POST", "GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "OTHER",
+];
+
+/// A number that one thread writes and others read.
+#[derive(Debug, Default)]
+pub(super) struct Number(AtomicU64);
+
+impl Number {
+    pub(super) fn add(&self, more: u64) {
+        self.set(self.value().wrapping_add(more));
+    }
+
+    pub(super) fn sub(&self, less: u64) {
+        self.set(self.value().wrapping_sub(less));
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// All numbers of one worker.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(super) running: Number,
+    counts: [Number; Counter::COUNT],
+    /// By route, those that are none at the end, and then by method.
+    handled: Vec<[OfMethod; METHODS.len()]>,
+    series: [Observed; Series::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Observed {
+    bounds: &'static [u64],
+    buckets: Box<[Number]>,
+    sum: Number,
+}
+
+#[derive(Debug)]
+struct OfMethod {
+    by_status: [Number; 5],
+    durations: Observed,
+    request_bytes: Number,
+    response_bytes: Number,
+}
+
+/// One HTTP exchange, as the server's own counters see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// From its arrival to the end of its answer.
+    pub(crate) duration_ns: u64,
+    pub(crate) method: &'a str,
+    /// As `content-length` tells.
+    pub(crate) request_bytes: u64,
+    /// As `content-length` tells.
+    pub(crate) response_bytes: u64,
+    pub(crate) route: Option<Route>,
+    pub(crate) status: u16,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        let of_method = |_| OfMethod {
+            by_status: Default::default(),
+            durations: Observed::new(HANDLER_BOUNDS),
+            request_bytes: Number::default(),
+            response_bytes: Number::default(),
+        };
+        let of_route = |_| std::array::from_fn(of_method);
+        Self {
+            running: Number::default(),
+            counts: Default::default(),
+            handled: (0..=Route::COUNT).map(of_route).collect(),
+            series: Series::ALL.map(|series| Observed::new(series.bounds())),
+        }
+    }
+
+    pub(super) fn add(&self, counter: Counter, more: u64) {
+        self.counts[counter as usize].add(more);
+    }
+
+    pub(super) fn observe(&self, series: Series, value: u64) {
+        self.observe_many(series, value, 1);
+    }
+
+    /// The same value so many times.
+    pub(super) fn observe_many(&self, series: Series, value: u64, times: u64) {
+        self.series[series as usize].add(value, times);
+    }
+
+    /// Counts an exchange that is over.
+    pub(crate) fn count_http(&self, asked: &Asked<'_>) {
+        let queued = [Route::Chat, Route::Completions, Route::Generate];
+        if asked.status == 503 && asked.route.is_some_and(|route| queued.contains(&route)) {
+            self.add(Counter::AdmissionRejections, 1);
+        }
+        if asked.route.is_some_and(Route::is_uncounted) {
+            return;
+        }
+        self.observe(Series::HttpDuration, asked.duration_ns);
+        let row = asked.route.map_or(Route::COUNT, |route| route as usize);
+        let method = METHODS.iter().position(|known| *known == asked.method);
+        let of_method = &self.handled[row][method.unwrap_or(METHODS.len() - 1)];
+        let digit = usize::from(asked.status / 100).clamp(1, 5);
+        of_method.by_status[digit - 1].add(1);
+        of_method.durations.add(asked.duration_ns, 1);
+        of_method.request_bytes.add(asked.request_bytes);
+        of_method.response_bytes.add(asked.response_bytes);
+    }
+
+    /// Adds the engine's numbers to those of other workers.
+    pub(super) fn add_to(&self, snapshot: &mut Snapshot<'_>) {
+        for (sum, counter) in snapshot.counters.iter_mut().zip(&self.counts) {
+            *sum += counter.value();
+        }
+        for (sum, series) in snapshot.distributions.iter_mut().zip(&self.series) {
+            series.add_to(sum);
+        }
+        snapshot.running += self.running.value();
+    }
+}
+
+/// What was asked of all workers together, by route and method; what was not asked is left out.
+pub(super) fn handled(workers: &[&Counters]) -> Vec<Handled> {
+    let mut handled = Vec::new();
+    let none = std::iter::once((Route::COUNT, "none"));
+    let routes = Route::all().map(|(route, path)| (route as usize, path));
+    for (row, handler) in routes.chain(none) {
+        for (column, method) in METHODS.into_iter().enumerate() {
+            let mut sum = Handled {
+                handler,
+                method,
+                by_status: [0; 5],
+                durations: Distribution::default(),
+                request_bytes: 0,
+                response_bytes: 0,
+            };
+            for worker in workers {
+                worker.handled[row][column].add_to(&mut sum);
+            }
+            if sum.by_status.iter().any(|count| *count > 0) {
+                handled.push(sum);
+            }
+        }
+    }
+    handled
+}
+
+impl OfMethod {
+    fn add_to(&self, sum: &mut Handled) {
+        for (sum, count) in sum.by_status.iter_mut().zip(&self.by_status) {
+            *sum += count.value();
+        }
+        self.durations.add_to(&mut sum.durations);
+        sum.request_bytes += self.request_bytes.value();
+        sum.response_bytes += self.response_bytes.value();
+    }
+}
+
+impl Observed {
+    fn new(bounds: &'static [u64]) -> Self {
+        Self {
+            bounds,
+            buckets: (0..=bounds.len()).map(|_| Number::default()).collect(),
+            sum: Number::default(),
+        }
+    }
+
+    fn add(&self, value: u64, times: u64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        self.buckets[bucket].add(times);
+        self.sum.add(value.wrapping_mul(times));
+    }
+
+    fn add_to(&self, sum: &mut Distribution) {
+        sum.buckets.resize(self.buckets.len(), 0);
+        for (sum, count) in sum.buckets.iter_mut().zip(&self.buckets) {
+            *sum += count.value();
+        }
+        sum.sum += self.sum.value();
+    }
+}

@@ -1,0 +1,246 @@
+//! One answer on its way, as the engine's counters see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::{Kind, Step, Work};
+use wire::finish::FinishReason;
+use wire::metrics::{Counter, Series};
+
+use super::counters::Counters;
+
+/// How far the choices of an answer are.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    works: Option<Arc<[Work]>>,
+    choices: Choices,
+    unfinished: u64,
+}
+
+/// The first choice, mostly the only one, apart so that it costs no allocation.
+#[derive(Debug, Default)]
+struct Choices {
+    first: Choice,
+    others: Vec<Choice>,
+}
+
+impl Choices {
+    fn get(&mut self, index: usize) -> Option<&mut Choice> {
+        match index.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(index) => self.others.get_mut(index),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Choice {
+    /// From the request's arrival, in nanoseconds.
+    first_ns: u64,
+    last_ns: u64,
+    has_begun: bool,
+    is_over: bool,
+    tokens: u64,
+}
+
+/// Steps of one token without a wait, which come in long rows and are counted together.
+#[derive(Default)]
+struct Row {
+    gaps: u64,
+    singles: u64,
+    tokens: u64,
+}
+
+impl Progress {
+    /// An answer to a request that was just let in.
+    pub(crate) fn new(works: Option<Arc<[Work]>>, counters: &Counters) -> Self {
+        let count = works.as_ref().map_or(0, |works| works.len());
+        counters.running.add(count as u64);
+        Self {
+            works,
+            choices: Choices {
+                first: Choice::default(),
+                others: vec![Choice::default(); count.saturating_sub(1)],
+            },
+            unfinished: count as u64,
+        }
+    }
+
+    /// These steps were written so long after the request arrived.
+    pub(crate) fn wrote(&mut self, counters: &Counters, steps: &[Step], elapsed: Duration) {
+        if self.unfinished == 0 {
+            return;
+        }
+        let now = nanoseconds(elapsed);
+        let mut row = Row::default();
+        for step in steps {
+            match step.kind {
+                Kind::Comment | Kind::Done | Kind::Role | Kind::Usage => {}
+                Kind::Body => self.whole(counters, now),
+                Kind::Error => self.fail(counters, now),
+                Kind::Content | Kind::Finish | Kind::Reasoning | Kind::Tool => {
+                    self.step(counters, step, now, &mut row);
+                }
+            }
+        }
+        counters.add(Counter::GenerationTokens, row.tokens);
+        counters.observe_many(Series::InterToken, 0, row.gaps);
+        counters.observe_many(Series::IterationTokens, 1, row.singles);
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&mut self, counters: &Counters) {
+        counters.running.sub(self.unfinished);
+        self.unfinished = 0;
+    }
+
+    fn work(&self, index: usize) -> Option<Work> {
+        self.works.as_ref()?.get(index).copied()
+    }
+
+    fn step(&mut self, counters: &Counters, step: &Step, now: u64, row: &mut Row) {
+        let index = step.index.unwrap_or(0) as usize;
+        let Some(choice) = self.choices.get(index) else {
+            return;
+        };
+        let tokens = u64::from(step.tokens);
+        choice.tokens += tokens;
+        row.tokens += tokens;
+        if !choice.has_begun {
+            choice.has_begun = true;
+            choice.first_ns = now;
+            if let Some(work) = self.works.as_ref().and_then(|works| works.get(index)) {
+                begin(counters, work, now, tokens);
+            }
+        } else if tokens > 0 {
+            match now - choice.last_ns {
+                0 => row.gaps += 1,
+                gap => counters.observe(Series::InterToken, gap),
+            }
+            match tokens {
+                1 => row.singles += 1,
+                tokens => counters.observe(Series::IterationTokens, tokens),
+            }
+        }
+        choice.last_ns = now;
+        if step.kind == Kind::Finish {
+            self.finish(counters, index, now);
+        }
+    }
+
+    /// An answer that was not streamed: its steps were not seen and count as planned.
+    fn whole(&mut self, counters: &Counters, now: u64) {
+        for index in 0..=self.choices.others.len() {
+            let (Some(work), Some(choice)) = (self.work(index), self.choices.get(index)) else {
+                return;
+            };
+            let gaps = work.steps.saturating_sub(1);
+            let each = work.tokens.checked_div(work.steps).unwrap_or(0);
+            let first = work.tokens - each * gaps.min(work.tokens);
+            choice.tokens = work.tokens;
+            choice.first_ns = nanoseconds(work.first_due);
+            choice.last_ns = nanoseconds(work.last_due);
+            let decode = choice.last_ns.saturating_sub(choice.first_ns);
+            begin(counters, &work, choice.first_ns, first);
+            counters.add(Counter::GenerationTokens, work.tokens);
+            if let Some(gap) = decode.checked_div(gaps) {
+                counters.observe_many(Series::InterToken, gap, gaps);
+                counters.observe_many(Series::IterationTokens, each, gaps);
+            }
+            self.finish(counters, index, now);
+        }
+    }
+
+    /// The engine failed; only a choice that it ended itself counts as ended.
+    fn fail(&mut self, counters: &Counters, now: u64) {
+        for index in 0..=self.choices.others.len() {
+            let finish = self.work(index).and_then(|work| work.finish);
+            if finish == Some(FinishReason::Error) {
+                self.finish(counters, index, now);
+            }
+        }
+    }
+
+    fn finish(&mut self, counters: &Counters, index: usize, now: u64) {
+        let (Some(work), Some(choice)) = (self.work(index), self.choices.get(index)) else {
+            return;
+        };
+        if std::mem::replace(&mut choice.is_over, true) {
+            return;
+        }
+        let choice = *choice;
+        if let Some(ended) = work.finish.and_then(ended_by) {
+            counters.add(ended, 1);
+        }
+        let decode = choice.last_ns.saturating_sub(choice.first_ns);
+        let computed = work.prompt_tokens - work.cached_tokens.unwrap_or(0).min(work.prompt_tokens);
+        let gaps = choice.tokens.saturating_sub(1);
+        for (series, value) in [
+            (Series::EndToEnd, now),
+            (Series::QueueTime, 0),
+            (Series::PrefillTime, choice.first_ns),
+            (Series::InferenceTime, choice.last_ns),
+            (Series::DecodeTime, decode),
+            (Series::Preemptions, 0),
+            (Series::PrefillComputed, computed),
+            (Series::PromptTokens, work.prompt_tokens),
+            (Series::GenerationTokens, choice.tokens),
+            (
+                Series::TimePerOutputToken,
+                decode.checked_div(gaps).unwrap_or(0),
+            ),
+        ] {
+            counters.observe(series, value);
+        }
+        if let Some(limit) = work.max_tokens.filter(|limit| *limit > 0) {
+            counters.observe(Series::MaxTokens, limit);
+        }
+        self.finish_prompt(counters, index - index % work.choices, work.choices);
+        self.unfinished -= 1;
+        counters.running.sub(1);
+    }
+
+    /// Counts a prompt whose choices, `count` from `start` on, are all over.
+    fn finish_prompt(&mut self, counters: &Counters, start: usize, count: usize) {
+        let mut longest = 0;
+        for index in start..start + count {
+            match self.choices.get(index) {
+                Some(choice) if choice.is_over => longest = longest.max(choice.tokens),
+                _ => return,
+            }
+        }
+        counters.observe(Series::MaxGenerationTokens, longest);
+        counters.observe(Series::N, count as u64);
+    }
+}
+
+/// A choice's first step of so many tokens, its prompt included.
+fn begin(counters: &Counters, work: &Work, now: u64, tokens: u64) {
+    let cached = work.cached_tokens.unwrap_or(0).min(work.prompt_tokens);
+    counters.observe(Series::TimeToFirstToken, now);
+    counters.observe(
+        Series::IterationTokens,
+        work.prompt_tokens - cached + tokens,
+    );
+    counters.add(Counter::PromptTokens, work.prompt_tokens);
+    counters.add(Counter::CachedTokens, cached);
+    if work.cached_tokens.is_some() {
+        counters.add(Counter::PrefixCacheQueries, work.prompt_tokens);
+    }
+}
+
+fn ended_by(finish: FinishReason) -> Option<Counter> {
+    match finish {
+        FinishReason::Abort => Some(Counter::EndedByAbort),
+        FinishReason::Error => Some(Counter::EndedByError),
+        FinishReason::Length => Some(Counter::EndedByLength),
+        FinishReason::Repetition => Some(Counter::EndedByRepetition),
+        FinishReason::Stop | FinishReason::ToolCalls => Some(Counter::EndedByStop),
+        FinishReason::Other => None,
+    }
+}
+
+/// A duration as the counters have it.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
