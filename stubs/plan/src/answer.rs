@@ -66,7 +66,7 @@ fn reply_to(
         return Ok(Reply::crash());
     }
     let policy = match UsagePolicy::from(request.stream_options) {
-        _ if stub.streaming.force_include_usage && !is_generate => UsagePolicy::Continuous,
+        _ if stub.streaming.force_include_usage && !is_generate => stub.dialect.forced_usage(),
         policy => policy,
     };
     let key = RenderKey {

@@ -5,15 +5,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use plan::ReasoningParser;
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
 use plan::stub::{Call, Context, Stub};
+use plan::{ReasoningParser, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use vocab::Tokenizer;
 use wire::chunk::Chunk;
-use wire::http1::RequestHead;
+use wire::dialect::Dialect;
+use wire::http1::{self, RequestHead};
 use wire::sse;
 
 fn tokenizer(name: &str) -> Arc<Tokenizer> {
@@ -101,6 +102,18 @@ fn reasoning_streamed_and_whole() {
     insta::assert_snapshot!(ask_for(true) + &ask_for(false));
 }
 
+#[test]
+fn an_older_version_writes_older_keys() {
+    let ask_for = |stream: bool| {
+        let mut stub = thinking();
+        stub.dialect = Dialect::named("vllm-0.10").unwrap();
+        stub.fingerprint = stub.dialect.fingerprint();
+        let body = json!({"messages": [{"role": "user", "content": "?"}], "stream": stream});
+        timeline(ask(&stub, "/v1/chat/completions", &body))
+    };
+    insta::assert_snapshot!(ask_for(true) + &ask_for(false));
+}
+
 /// Text, reasoning, completion tokens and due times of a reply.
 fn said(reply: Reply) -> (String, String, u64, Vec<u128>) {
     let mut out = (String::new(), String::new(), 0, Vec::new());
@@ -149,8 +162,10 @@ proptest! {
         n in 1_u32..3,
         max_tokens in prop::option::of(1_u32..20),
         stop in prop::option::of("[a-c]{1,2}"),
+        profile in prop::sample::select(Dialect::names().collect::<Vec<_>>()),
     ) {
         let mut stub = paced(Stub::echo(tokenizer(vocabulary)));
+        stub.dialect = Dialect::named(profile).unwrap();
         stub.engine.honors_limits = true;
         stub.streaming.tokens_per_chunk = tokens_per_chunk;
         let body = |stream: bool| {
@@ -171,6 +186,161 @@ proptest! {
         if n == 1 {
             prop_assert_eq!(&content, &whole.0);
             prop_assert!(text.starts_with(&content));
+        }
+    }
+}
+
+/// What a script's answer is made of, and what of it shows where.
+#[derive(Clone, Debug)]
+struct Parts {
+    reasoning: Option<String>,
+    content: String,
+    calls: Vec<(String, Value)>,
+}
+
+fn parts() -> impl Strategy<Value = Parts> {
+    let call = ("[a-z_]{1,8}", any::<bool>(), "[a-zé\"{} ]{0,6}");
+    let call = call.prop_map(|(name, flag, text)| (name, json!({"flag": flag, "text": text})));
+    (
+        prop::option::of("[a-zé🎉 \n]{0,20}"),
+        "[a-zé🎉,. ]{0,30}",
+        prop::collection::vec(call, 0..3),
+    )
+        .prop_map(|(reasoning, content, calls)| Parts {
+            reasoning,
+            content,
+            calls,
+        })
+}
+
+impl Parts {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(reasoning) = &self.reasoning {
+            write!(text, "<think>{reasoning}</think>").unwrap();
+        }
+        text += &self.content;
+        for (name, arguments) in &self.calls {
+            let call = json!({"name": name, "arguments": arguments});
+            write!(text, "<tool_call>\n{call}\n</tool_call>").unwrap();
+        }
+        text
+    }
+}
+
+/// Content, reasoning, calls and completion tokens of each choice of a reply.
+#[derive(Debug, Default, PartialEq)]
+struct Spoken {
+    content: String,
+    reasoning: String,
+    calls: Vec<(String, String)>,
+    finish: String,
+}
+
+fn spoken(reply: Reply) -> (Vec<Spoken>, Option<u64>) {
+    let (mut choices, mut tokens) = (Vec::<Spoken>::new(), None);
+    let mut add = |json: &[u8]| {
+        let Ok(chunk) = Chunk::decode(json) else {
+            return;
+        };
+        for choice in chunk.choices {
+            let index = choice.index as usize;
+            choices.resize_with(choices.len().max(index + 1), Spoken::default);
+            let spoken = &mut choices[index];
+            spoken.content.extend(choice.delta.content);
+            spoken.reasoning.extend(choice.delta.reasoning);
+            for call in choice.delta.tool_calls {
+                if let Some(name) = call.name {
+                    spoken.calls.push((name.into_owned(), String::new()));
+                }
+                let last = spoken.calls.last_mut().unwrap();
+                last.1.extend(call.arguments);
+            }
+            let finish = choice.finish.map(|finish| finish.reason.as_str());
+            spoken.finish.extend(finish);
+        }
+        tokens = chunk
+            .usage
+            .and_then(|usage| usage.completion_tokens)
+            .or(tokens);
+    };
+    match reply.body {
+        Body::Stream(mut timeline) => {
+            let mut bytes = Vec::new();
+            while timeline.step(&mut bytes).is_some() {}
+            let mut decoder = http1::BodyDecoder::new(http1::Framing::Chunked);
+            let mut events = sse::Decoder::default();
+            decoder
+                .feed(&bytes, |part| events.feed(part, &mut add))
+                .unwrap();
+        }
+        Body::Whole(whole) => add(&whole.bytes),
+        other => panic!("{other:?}"),
+    }
+    (choices, tokens)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_script_is_said_whole_whatever_the_options(
+        scripted in prop::collection::vec(parts(), 1..3),
+        n in 1_usize..4,
+        steps in prop::collection::vec(1_u32..5, 0..4),
+        bursts in any::<bool>(),
+        interval in 1_u32..5,
+        hides_reasoning in any::<bool>(),
+        profile in prop::sample::select(Dialect::names().collect::<Vec<_>>()),
+    ) {
+        let bpe = tokenizer("bpe");
+        let texts: Vec<_> = scripted.iter().map(Parts::text).collect();
+        let choices: Vec<_> = texts.iter().map(|text| json!({"text": text})).collect();
+        let rhythm = if bursts { "burst" } else { "steps" };
+        let script = json!({"s": {"choices": choices, rhythm: steps}}).to_string();
+        let source = ScriptFile::from_json(&script, &bpe).unwrap();
+        let counts = texts.iter().cycle().take(n).map(|text| bpe.vocab.count(text) as u64 + 1);
+        let scripted_tokens: u64 = counts.sum();
+        let mut stub = paced(Stub::echo(bpe));
+        stub.dialect = Dialect::named(profile).unwrap();
+        stub.engine.source = Box::new(source);
+        stub.parsers.reasoning = Some(ReasoningParser::Qwen3);
+        stub.parsers.tools = Some(ToolParser::Hermes);
+        let ask_for = |stream: bool| {
+            let tool = json!({"type": "function", "function": {"name": "f"}});
+            let body = json!({"messages": [{"role": "user", "content": "?"}], "n": n, "temperature": 1,
+                "tools": [tool], "include_reasoning": !hides_reasoning, "stream": stream,
+                "stream_interval": interval, "stream_options": stream.then(|| json!({"include_usage": true}))});
+            spoken(ask(&stub, "/v1/chat/completions", &body))
+        };
+        let (streamed, tokens) = ask_for(true);
+        prop_assert_eq!(tokens, Some(scripted_tokens));
+        prop_assert_eq!(streamed.len(), n);
+        for (spoken, parts) in streamed.iter().zip(scripted.iter().cycle()) {
+            // Without a block of its own, all before a call is taken for reasoning.
+            let (reasoning, content) = match &parts.reasoning {
+                Some(reasoning) => (&**reasoning, &*parts.content),
+                None => (&*parts.content, ""),
+            };
+            prop_assert_eq!(&*spoken.reasoning, if hides_reasoning { "" } else { reasoning });
+            prop_assert_eq!(&*spoken.content, content);
+            let calls = spoken.calls.iter().map(|(name, arguments)| {
+                (name.clone(), serde_json::from_str(arguments).unwrap())
+            });
+            prop_assert_eq!(&calls.collect::<Vec<_>>(), &parts.calls);
+            let finish = if parts.calls.is_empty() { "stop" } else { "tool_calls" };
+            prop_assert_eq!(&*spoken.finish, finish);
+        }
+        let (whole, tokens) = ask_for(false);
+        prop_assert_eq!(tokens, Some(scripted_tokens));
+        for (streamed, whole) in streamed.iter().zip(&whole) {
+            prop_assert_eq!(&streamed.reasoning, &whole.reasoning);
+            prop_assert_eq!(streamed.content.trim(), whole.content.trim());
+            prop_assert_eq!(&streamed.finish, &whole.finish);
+            let read = |calls: &[(String, String)]| calls.iter().map(|(name, arguments)| {
+                (name.clone(), serde_json::from_str::<Value>(arguments).unwrap())
+            }).collect::<Vec<_>>();
+            prop_assert_eq!(read(&streamed.calls), read(&whole.calls));
         }
     }
 }

@@ -141,6 +141,11 @@ proptest! {
     ) {
         let mut json = Vec::new();
         dialect.encode(&envelope(endpoint, policy), &chunk, &mut json);
-        prop_assert_eq!(Chunk::decode(&json).unwrap(), chunk);
+        let mut expected = chunk;
+        if let Some(usage) = &mut expected.usage {
+            // The profile of an older version has no such count.
+            usage.reasoning_tokens = usage.reasoning_tokens.filter(|_| dialect.is_proven());
+        }
+        prop_assert_eq!(Chunk::decode(&json).unwrap(), expected);
     }
 }

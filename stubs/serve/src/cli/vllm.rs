@@ -63,9 +63,9 @@ pub struct VllmArgs {
     /// Name tokens of logprobs by their ids
     #[arg(long)]
     return_tokens_as_token_ids: bool,
-    /// Origins that browsers may ask from, as a JSON list
-    #[arg(long, default_value = "[]", value_name = "JSON")]
-    allowed_origins: String,
+    /// Origins that browsers may ask from, as a JSON list (default: none; vllm-0.10: all)
+    #[arg(long, value_name = "JSON")]
+    allowed_origins: Option<String>,
     /// Refuse a request of more choices than this
     #[arg(long, value_name = "NUMBER")]
     max_num_queued_reqs: Option<u64>,
@@ -116,6 +116,9 @@ impl VllmArgs {
                 anyhow!("VLLM_HTTP_TIMEOUT_KEEP_ALIVE={seconds} is no number of seconds")
             })?,
         };
+        if !dialect.is_proven() {
+            tracing::warn!("this profile is not proven by recordings");
+        }
         let context = Some(DEFAULT_MODEL_LEN);
         let mut checked = common.checked(dialect, "model", context, Some(keep_alive))?;
         self.apply(&mut checked.stub, env)?;
@@ -149,8 +152,11 @@ impl VllmArgs {
             .enable_prompt_tokens_details
             .then(|| PrefixCache::new(self.block_size));
         stub.front = Front {
-            allowed_origins: serde_json::from_str(&self.allowed_origins)
-                .context("--allowed-origins takes a JSON list of strings")?,
+            allowed_origins: match &self.allowed_origins {
+                None => stub.dialect.allowed_origins(),
+                Some(list) => serde_json::from_str(list)
+                    .context("--allowed-origins takes a JSON list of strings")?,
+            },
             api_keys: self.api_key,
             dev_mode: env("VLLM_SERVER_DEV_MODE").as_deref() == Some("1"),
             request_id_headers: self.enable_request_id_headers,

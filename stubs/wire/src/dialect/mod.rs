@@ -168,7 +168,7 @@ impl Dialect {
     /// `system_fingerprint` where nothing configures it.
     pub fn fingerprint(self) -> Option<String> {
         match self {
-            Self::Vllm(profile) => Some(profile.fingerprint()),
+            Self::Vllm(profile) => profile.fingerprint(),
         }
     }
 
@@ -244,7 +244,7 @@ impl Dialect {
     /// The answer to a model name that is not served.
     pub fn unknown_model(self, model: &str, served: &[String]) -> Failure {
         match self {
-            Self::Vllm(_) => vllm::refusal::unknown_model(model, served),
+            Self::Vllm(profile) => vllm::refusal::unknown_model(profile, model, served),
         }
     }
 
@@ -266,6 +266,36 @@ impl Dialect {
     pub fn no_prompts(self) -> Failure {
         match self {
             Self::Vllm(profile) => profile.no_prompts(),
+        }
+    }
+
+    /// Whether its bytes were compared with recordings.
+    pub fn is_proven(self) -> bool {
+        match self {
+            Self::Vllm(profile) => profile.is_proven,
+        }
+    }
+
+    /// What the key of reasoning is called.
+    pub fn reasoning_key(self) -> &'static str {
+        match self {
+            Self::Vllm(profile) => profile.reasoning_key,
+        }
+    }
+
+    /// The policy where the server sends usage unasked.
+    pub fn forced_usage(self) -> UsagePolicy {
+        match self {
+            Self::Vllm(profile) if profile.forces_final_usage => UsagePolicy::Final,
+            Self::Vllm(_) => UsagePolicy::Continuous,
+        }
+    }
+
+    /// Origins that browsers may ask from unless told otherwise.
+    pub fn allowed_origins(self) -> Vec<String> {
+        match self {
+            Self::Vllm(profile) if profile.allows_all_origins => vec!["*".into()],
+            Self::Vllm(_) => Vec::new(),
         }
     }
 
@@ -326,7 +356,7 @@ impl Dialect {
     /// The response id for 64 random bits, or for the name that the client gave the request.
     pub fn response_id(self, endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
         match self {
-            Self::Vllm(_) => vllm::response_id(endpoint, random, given),
+            Self::Vllm(profile) => vllm::response_id(profile, endpoint, random, given),
         }
     }
 
@@ -410,10 +440,11 @@ impl Encoder {
             let mut empty = chunk.clone();
             let delta = &mut empty.choices[0].delta;
             let key = match (field, envelope.endpoint) {
-                (0, Endpoint::Chat) => "\"content\":\"",
-                (0, Endpoint::Completions) => "\"text\":\"",
-                _ => "\"reasoning\":\"",
+                (0, Endpoint::Chat) => "content",
+                (0, Endpoint::Completions) => "text",
+                _ => dialect.reasoning_key(),
             };
+            let key = format!("\"{key}\":\"");
             let text = [&mut delta.content, &mut delta.reasoning];
             *text[field] = Some(Cow::Borrowed(""));
             let mut json = Vec::new();

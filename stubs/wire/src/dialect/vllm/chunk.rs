@@ -21,7 +21,7 @@ pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, 
         return error_event(profile, envelope.endpoint, message, out);
     }
     if let Some(mode) = envelope.output_mode {
-        return generate::encode(mode, envelope, chunk, out);
+        return generate::encode(profile, mode, envelope, chunk, out);
     }
     let choice = chunk.choices.first();
     let is_chat = envelope.endpoint == Endpoint::Chat;
@@ -49,11 +49,14 @@ pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, 
         usage: Key::with(
             chunk
                 .usage
-                .map(|usage| FrameUsage::new(usage, is_chat && choice.is_some())),
+                .map(|usage| FrameUsage::new(profile, usage, is_chat && choice.is_some())),
         ),
         system_fingerprint: Key::with(envelope.fingerprint.as_deref().filter(|_| ends_stream)),
         prompt_token_ids: Key::when(is_role, envelope.prompt_token_ids.as_deref()),
-        prompt_text: Key::when(is_role, envelope.prompt_text.as_deref()),
+        prompt_text: Key::when(
+            is_role && profile.has("prompt_text"),
+            envelope.prompt_text.as_deref(),
+        ),
         metrics: Key::with(
             envelope
                 .metrics
@@ -149,6 +152,8 @@ struct ChatDelta<'a> {
     #[serde(skip_serializing_if = "Key::is_absent")]
     content: Key<&'a str>,
     #[serde(skip_serializing_if = "Key::is_absent")]
+    reasoning_content: Key<&'a str>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
     reasoning: Key<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<FrameCall<'a>>,
@@ -205,13 +210,16 @@ fn chat_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> ChatChoice<'a> 
     let is_model_output = delta.role.is_none() && !choice.is_echo;
     let finish = choice.finish.as_ref();
     let (content, reasoning) = (delta.content.as_deref(), delta.reasoning.as_deref());
+    let says_reasoning = delta.nulls.reasoning || reasoning.is_some();
+    let is_old = profile.reasoning_key == "reasoning_content";
     let call = |call| FrameCall::new(call, delta.nulls.call_name);
     ChatChoice {
         index: choice.index,
         delta: ChatDelta {
             role: Key::with(delta.role.as_deref()),
             content: Key::when(delta.nulls.content || content.is_some(), content),
-            reasoning: Key::when(delta.nulls.reasoning || reasoning.is_some(), reasoning),
+            reasoning_content: Key::when(says_reasoning && is_old, reasoning),
+            reasoning: Key::when(says_reasoning && !is_old, reasoning),
             tool_calls: delta.tool_calls.iter().map(call).collect(),
         },
         logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
@@ -221,7 +229,7 @@ fn chat_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> ChatChoice<'a> 
             finish.and_then(|finish| finish.stop_reason.as_ref()),
         ),
         token_ids: Key::when(is_model_output, choice.token_ids.as_deref()),
-        weight_versions: Key::when(profile.has_weight_versions && finish.is_some(), None),
+        weight_versions: Key::when(profile.has("weight_versions") && finish.is_some(), None),
     }
 }
 
@@ -235,7 +243,7 @@ fn text_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> TextChoice<'a> 
         stop_reason: finish.and_then(|finish| finish.stop_reason.as_ref()),
         prompt_token_ids: choice.prompt_token_ids.as_deref(),
         token_ids: choice.token_ids.as_deref(),
-        weight_versions: Key::when(profile.has_weight_versions, None),
+        weight_versions: Key::when(profile.has("weight_versions"), None),
     }
 }
 
@@ -271,9 +279,11 @@ pub(super) struct ReasoningTokens {
 
 impl FrameUsage {
     /// `with_null`: the details are written though there are none.
-    pub(super) fn new(usage: Usage, with_null: bool) -> Self {
+    pub(super) fn new(profile: &Profile, usage: Usage, with_null: bool) -> Self {
+        let has_details = profile.has("completion_tokens_details");
         let details = usage
             .reasoning_tokens
+            .filter(|_| has_details)
             .map(|reasoning_tokens| ReasoningTokens { reasoning_tokens });
         Self {
             prompt_tokens: usage.prompt_tokens,
@@ -281,9 +291,14 @@ impl FrameUsage {
             completion_tokens: usage.completion_tokens,
             prompt_tokens_details: usage.cache.map(|cache| FrameCache {
                 cached_tokens: cache.cached,
-                created_cache_tokens: cache.created,
+                created_cache_tokens: cache
+                    .created
+                    .filter(|_| profile.has("created_cache_tokens")),
             }),
-            completion_tokens_details: Key::when(with_null || details.is_some(), details),
+            completion_tokens_details: Key::when(
+                (with_null && has_details) || details.is_some(),
+                details,
+            ),
         }
     }
 }

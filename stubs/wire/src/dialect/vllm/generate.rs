@@ -7,17 +7,26 @@ use crate::dialect::Envelope;
 use crate::finish::StopReason;
 use crate::request::OutputMode;
 
+use super::Profile;
 use super::chunk::{FrameUsage, finish_word};
 use super::logprobs::{self, ChatLogprobs, IdLogprobs, PromptToken};
 use super::whole::{WholeUsage, stop_reason};
 
 /// Appends the JSON of one event.
-pub(super) fn encode(mode: OutputMode, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+pub(super) fn encode(
+    profile: &Profile,
+    mode: OutputMode,
+    envelope: &Envelope,
+    chunk: &Chunk<'_>,
+    out: &mut Vec<u8>,
+) {
     let request_id = &*envelope.id;
     let Some(choice) = chunk.choices.first() else {
         let frame = UsageFrame {
             request_id,
-            usage: chunk.usage.map(|usage| FrameUsage::new(usage, false)),
+            usage: chunk
+                .usage
+                .map(|usage| FrameUsage::new(profile, usage, false)),
             output_mode: mode,
             choices: [],
         };
@@ -25,7 +34,7 @@ pub(super) fn encode(mode: OutputMode, envelope: &Envelope, chunk: &Chunk<'_>, o
     };
     let frame = Frame {
         request_id,
-        usage: chunk.usage.map(From::from),
+        usage: chunk.usage.map(|usage| WholeUsage::new(profile, usage)),
         prompt_token_ids: choice.prompt_token_ids.as_deref(),
         output_mode: mode,
         choices: [GenerateChoice::new(mode, choice)],
@@ -35,6 +44,7 @@ pub(super) fn encode(mode: OutputMode, envelope: &Envelope, chunk: &Chunk<'_>, o
 
 /// Appends the JSON of an answer that is not streamed.
 pub(super) fn encode_whole(
+    profile: &Profile,
     mode: OutputMode,
     envelope: &Envelope,
     answer: &Chunk<'_>,
@@ -45,7 +55,7 @@ pub(super) fn encode_whole(
         request_id: &envelope.id,
         model: &envelope.model,
         created: envelope.created,
-        usage: answer.usage.map(From::from),
+        usage: answer.usage.map(|usage| WholeUsage::new(profile, usage)),
         prompt_logprobs: envelope.prompt_logprobs.as_deref().map(logprobs::prompt),
         prompt_token_id_logprobs: (),
         prompt_token_ids: envelope.prompt_token_ids.as_deref(),

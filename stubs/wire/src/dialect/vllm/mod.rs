@@ -30,12 +30,24 @@ pub struct Profile {
     pub name: &'static str,
     /// As `/version` says it.
     pub version: &'static str,
-    /// Hash of the recorded engine configuration, in `system_fingerprint`.
-    fingerprint_hash: &'static str,
+    /// Its bytes were compared with recordings; otherwise it is made from what is known of it.
+    pub is_proven: bool,
+    /// Hash of the recorded engine configuration, in `system_fingerprint`, which older versions lack.
+    fingerprint_hash: Option<&'static str>,
+    /// Keys that newer versions write.
+    lacks: &'static [&'static str],
+    /// What the key of reasoning is called.
+    pub(super) reasoning_key: &'static str,
+    /// Ids have 32 digits rather than 16.
+    has_long_ids: bool,
     /// Streamed chunks end with `kv_transfer_params`.
     streams_kv_transfer_params: bool,
-    /// Choices have `weight_versions`.
-    has_weight_versions: bool,
+    /// The refusal of an unknown model lists those that are served.
+    lists_models: bool,
+    /// Usage that is forced comes at the end alone, not with each chunk.
+    pub(super) forces_final_usage: bool,
+    /// Browsers may ask from anywhere unless told otherwise.
+    pub(super) allows_all_origins: bool,
     /// The refusal of an empty prompt list names the parameter.
     names_prompt_parameter: bool,
     /// An error inside a chat stream is written without spaces.
@@ -53,13 +65,19 @@ pub struct Profile {
 }
 
 /// All profiles, the newest first.
-pub static PROFILES: [Profile; 2] = [
+pub static PROFILES: [Profile; 3] = [
     Profile {
         name: "vllm-0.33.0",
         version: "0.33.0",
-        fingerprint_hash: "3b405636",
+        is_proven: true,
+        fingerprint_hash: Some("3b405636"),
+        lacks: &[],
+        reasoning_key: "reasoning",
+        has_long_ids: false,
         streams_kv_transfer_params: true,
-        has_weight_versions: true,
+        lists_models: true,
+        forces_final_usage: false,
+        allows_all_origins: false,
         names_prompt_parameter: true,
         compact_chat_errors: true,
         cache_config: metrics::CACHE_CONFIG_0_33,
@@ -71,9 +89,44 @@ pub static PROFILES: [Profile; 2] = [
     Profile {
         name: "vllm-0.32.0",
         version: "0.32.0",
-        fingerprint_hash: "2bce7987",
+        is_proven: true,
+        fingerprint_hash: Some("2bce7987"),
+        lacks: &["weight_versions"],
+        reasoning_key: "reasoning",
+        has_long_ids: false,
         streams_kv_transfer_params: false,
-        has_weight_versions: false,
+        lists_models: true,
+        forces_final_usage: false,
+        allows_all_origins: false,
+        names_prompt_parameter: false,
+        compact_chat_errors: false,
+        cache_config: metrics::CACHE_CONFIG_0_32,
+        openapi_bytes: 274_459,
+        renders_parse_context: false,
+        dead_engine: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+        missing_call_stops: false,
+    },
+    Profile {
+        name: "vllm-0.10",
+        version: "0.10.2",
+        is_proven: false,
+        fingerprint_hash: None,
+        lacks: &[
+            "completion_tokens_details",
+            "created_cache_tokens",
+            "ec_transfer_params",
+            "metrics",
+            "multimodal_tokens",
+            "prompt_text",
+            "routed_experts",
+            "weight_versions",
+        ],
+        reasoning_key: "reasoning_content",
+        has_long_ids: true,
+        streams_kv_transfer_params: false,
+        lists_models: false,
+        forces_final_usage: true,
+        allows_all_origins: true,
         names_prompt_parameter: false,
         compact_chat_errors: false,
         cache_config: metrics::CACHE_CONFIG_0_32,
@@ -85,8 +138,14 @@ pub static PROFILES: [Profile; 2] = [
 ];
 
 impl Profile {
-    pub(super) fn fingerprint(&self) -> String {
-        format!("vllm-{}-{}", self.version, self.fingerprint_hash)
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        let hash = self.fingerprint_hash?;
+        Some(format!("vllm-{}-{hash}", self.version))
+    }
+
+    /// Whether this version writes a key.
+    fn has(&self, key: &str) -> bool {
+        !self.lacks.contains(&key)
     }
 
     pub(super) fn no_prompts(&self) -> Failure {
@@ -99,11 +158,21 @@ impl Profile {
     }
 }
 
-pub(super) fn response_id(endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
+pub(super) fn response_id(
+    profile: &Profile,
+    endpoint: Endpoint,
+    random: u64,
+    given: Option<&str>,
+) -> String {
     let prefix = match endpoint {
         Endpoint::Chat => "chatcmpl",
         Endpoint::Completions => "cmpl",
     };
+    if profile.has_long_ids && given.is_none() {
+        // The second half follows from the first; all that matters is that ids differ.
+        let second = random.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
+        return format!("{prefix}-{random:016x}{second:016x}");
+    }
     prefixed(prefix, random, given)
 }
 

@@ -1,5 +1,6 @@
 //! What vLLM says to requests that it cannot serve.
 
+use super::Profile;
 use crate::failure::{ErrorObject, Failure};
 
 /// vLLM's own error, whose text names the parameter and its value.
@@ -13,10 +14,13 @@ pub(super) fn refuse(message: &str, param: Option<&str>, value: Option<&str>) ->
 }
 
 /// The answer to a model name that is not served.
-pub(crate) fn unknown_model(model: &str, served: &[String]) -> Failure {
-    let aliases = served.join(", ");
+pub(crate) fn unknown_model(profile: &Profile, model: &str, served: &[String]) -> Failure {
+    let mut message = format!("The model `{model}` does not exist.");
+    if profile.lists_models {
+        message.extend([" Valid aliases: ", &served.join(", "), "."]);
+    }
     Failure::Error(ErrorObject {
-        message: format!("The model `{model}` does not exist. Valid aliases: {aliases}."),
+        message,
         kind: "NotFoundError",
         param: Some("model".into()),
         code: 404,

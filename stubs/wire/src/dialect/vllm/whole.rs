@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::chunk::{Choice, Chunk, ToolCall};
+use crate::dialect::key::Key;
 use crate::dialect::{Envelope, Metrics};
 use crate::finish::StopReason;
 use crate::request::Endpoint;
@@ -20,10 +21,11 @@ pub(crate) fn encode(
     out: &mut Vec<u8>,
 ) {
     if let Some(mode) = envelope.output_mode {
-        return generate::encode_whole(mode, envelope, answer, out);
+        return generate::encode_whole(profile, mode, envelope, answer, out);
     }
-    let weight_versions = profile.has_weight_versions.then_some(());
-    let usage = answer.usage.map(WholeUsage::from);
+    let usage = answer.usage.map(|usage| WholeUsage::new(profile, usage));
+    let null = |key| Key::when(profile.has(key), None);
+    let metrics = Key::when(profile.has("metrics"), envelope.metrics.map(From::from));
     let fingerprint = envelope.fingerprint.as_deref();
     let choices = answer.choices.iter();
     match envelope.endpoint {
@@ -35,17 +37,17 @@ pub(crate) fn encode(
                 created: envelope.created,
                 model: &envelope.model,
                 choices: choices
-                    .map(|choice| ChatChoice::new(choice, weight_versions))
+                    .map(|choice| ChatChoice::new(profile, choice))
                     .collect(),
                 service_tier: (),
                 system_fingerprint: fingerprint,
                 usage,
                 prompt_logprobs: envelope.prompt_logprobs.as_deref().map(logprobs::prompt),
                 prompt_token_ids: envelope.prompt_token_ids.as_deref(),
-                prompt_text: envelope.prompt_text.as_deref(),
+                prompt_text: Key::when(profile.has("prompt_text"), envelope.prompt_text.as_deref()),
                 kv_transfer_params: (),
-                ec_transfer_params: (),
-                metrics: envelope.metrics.map(From::from),
+                ec_transfer_params: null("ec_transfer_params"),
+                metrics,
             },
         ),
         Endpoint::Completions => to_writer(
@@ -56,14 +58,14 @@ pub(crate) fn encode(
                 created: envelope.created,
                 model: &envelope.model,
                 choices: choices
-                    .map(|choice| TextChoice::new(choice, weight_versions))
+                    .map(|choice| TextChoice::new(profile, choice))
                     .collect(),
                 service_tier: (),
                 system_fingerprint: fingerprint,
                 usage,
                 kv_transfer_params: (),
-                ec_transfer_params: (),
-                metrics: envelope.metrics.map(From::from),
+                ec_transfer_params: null("ec_transfer_params"),
+                metrics,
             },
         ),
     }
@@ -85,10 +87,13 @@ struct ChatAnswer<'a> {
     usage: Option<WholeUsage>,
     prompt_logprobs: Option<Vec<Option<PromptToken<'a>>>>,
     prompt_token_ids: Option<&'a [u32]>,
-    prompt_text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    prompt_text: Key<&'a str>,
     kv_transfer_params: (),
-    ec_transfer_params: (),
-    metrics: Option<WholeMetrics>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    ec_transfer_params: Key<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    metrics: Key<WholeMetrics>,
 }
 
 #[derive(Serialize)]
@@ -99,9 +104,10 @@ struct ChatChoice<'a> {
     finish_reason: Option<&'static str>,
     stop_reason: Option<&'a StopReason<'a>>,
     token_ids: Option<&'a [u32]>,
-    routed_experts: (),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    weight_versions: Option<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    routed_experts: Key<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    weight_versions: Key<()>,
 }
 
 #[derive(Serialize)]
@@ -114,7 +120,10 @@ struct Message<'a> {
     function_call: (),
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WholeCall<'a>>,
-    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    reasoning_content: Key<&'a str>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    reasoning: Key<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -145,8 +154,9 @@ impl<'a> From<&'a ToolCall<'_>> for WholeCall<'a> {
 }
 
 impl<'a> ChatChoice<'a> {
-    fn new(choice: &'a Choice<'_>, weight_versions: Option<()>) -> Self {
+    fn new(profile: &Profile, choice: &'a Choice<'_>) -> Self {
         let delta = &choice.delta;
+        let is_old = profile.reasoning_key == "reasoning_content";
         Self {
             index: choice.index,
             message: Message {
@@ -157,14 +167,15 @@ impl<'a> ChatChoice<'a> {
                 audio: (),
                 function_call: (),
                 tool_calls: delta.tool_calls.iter().map(From::from).collect(),
-                reasoning: delta.reasoning.as_deref(),
+                reasoning_content: Key::when(is_old, delta.reasoning.as_deref()),
+                reasoning: Key::when(!is_old, delta.reasoning.as_deref()),
             },
             logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
             finish_reason: finish_word(choice),
             stop_reason: stop_reason(choice),
             token_ids: choice.token_ids.as_deref(),
-            routed_experts: (),
-            weight_versions,
+            routed_experts: Key::when(profile.has("routed_experts"), None),
+            weight_versions: Key::when(profile.has("weight_versions"), None),
         }
     }
 }
@@ -180,8 +191,10 @@ struct TextAnswer<'a> {
     system_fingerprint: Option<&'a str>,
     usage: Option<WholeUsage>,
     kv_transfer_params: (),
-    ec_transfer_params: (),
-    metrics: Option<WholeMetrics>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    ec_transfer_params: Key<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    metrics: Key<WholeMetrics>,
 }
 
 #[derive(Serialize)]
@@ -194,13 +207,14 @@ struct TextChoice<'a> {
     token_ids: Option<&'a [u32]>,
     prompt_logprobs: Option<Vec<Option<PromptToken<'a>>>>,
     prompt_token_ids: Option<&'a [u32]>,
-    routed_experts: (),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    weight_versions: Option<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    routed_experts: Key<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    weight_versions: Key<()>,
 }
 
 impl<'a> TextChoice<'a> {
-    fn new(choice: &'a Choice<'_>, weight_versions: Option<()>) -> Self {
+    fn new(profile: &Profile, choice: &'a Choice<'_>) -> Self {
         Self {
             index: choice.index,
             text: choice.delta.content.as_deref().unwrap_or_default(),
@@ -210,8 +224,8 @@ impl<'a> TextChoice<'a> {
             token_ids: choice.token_ids.as_deref(),
             prompt_logprobs: choice.prompt_logprobs.as_deref().map(logprobs::prompt),
             prompt_token_ids: choice.prompt_token_ids.as_deref(),
-            routed_experts: (),
-            weight_versions,
+            routed_experts: Key::when(profile.has("routed_experts"), None),
+            weight_versions: Key::when(profile.has("weight_versions"), None),
         }
     }
 }
@@ -226,15 +240,18 @@ pub(super) struct WholeUsage {
     total_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<WholeCache>,
-    completion_tokens_details: Option<ReasoningTokens>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    completion_tokens_details: Key<ReasoningTokens>,
 }
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names on the wire")]
 struct WholeCache {
     cached_tokens: u64,
-    created_cache_tokens: Option<u64>,
-    multimodal_tokens: (),
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    created_cache_tokens: Key<u64>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    multimodal_tokens: Key<()>,
 }
 
 #[derive(Serialize)]
@@ -260,20 +277,22 @@ impl From<Metrics> for WholeMetrics {
     }
 }
 
-impl From<Usage> for WholeUsage {
-    fn from(usage: Usage) -> Self {
+impl WholeUsage {
+    pub(super) fn new(profile: &Profile, usage: Usage) -> Self {
+        let reasoning = usage.reasoning_tokens;
         Self {
             prompt_tokens: usage.prompt_tokens,
             total_tokens: usage.total_tokens(),
             completion_tokens: usage.completion_tokens,
             prompt_tokens_details: usage.cache.map(|cache| WholeCache {
                 cached_tokens: cache.cached,
-                created_cache_tokens: cache.created,
-                multimodal_tokens: (),
+                created_cache_tokens: Key::when(profile.has("created_cache_tokens"), cache.created),
+                multimodal_tokens: Key::when(profile.has("multimodal_tokens"), None),
             }),
-            completion_tokens_details: usage
-                .reasoning_tokens
-                .map(|reasoning_tokens| ReasoningTokens { reasoning_tokens }),
+            completion_tokens_details: Key::when(
+                profile.has("completion_tokens_details"),
+                reasoning.map(|reasoning_tokens| ReasoningTokens { reasoning_tokens }),
+            ),
         }
     }
 }
