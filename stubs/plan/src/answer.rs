@@ -150,24 +150,24 @@ pub(crate) fn response_id(
 }
 
 /// An answer in the making: every choice of every prompt.
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     stub: &'a Stub,
     request: &'a Request<'a>,
     prompt: &'a Counted<'a>,
-    envelope: Envelope,
-    plan: Plan,
+    pub(crate) envelope: Envelope,
+    pub(crate) plan: Plan,
     /// Ids of each prompt, where something needs them.
     prompt_ids: Option<Vec<Vec<u32>>>,
-    random: &'a mut fastrand::Rng,
+    pub(crate) random: &'a mut fastrand::Rng,
     /// Tokens of each prompt that the cache had, where there is one.
     cached: Vec<u64>,
     /// Most tokens of an answer to each prompt.
     limits: Vec<Option<u64>>,
-    tracks: Vec<Track>,
+    pub(crate) tracks: Vec<Track>,
 }
 
 impl<'a> Answer<'a> {
-    fn new(
+    pub(crate) fn new(
         stub: &'a Stub,
         request: &'a Request<'a>,
         prompt: &'a Counted<'a>,
@@ -211,7 +211,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Plays the script of each prompt.
-    fn play(&mut self) -> Result<(), Failure> {
+    pub(crate) fn play(&mut self) -> Result<(), Failure> {
         let decisive = self.request.prompt.decisive_text();
         for (number, text) in self.prompt.texts.iter().enumerate() {
             let text = match &self.request.prompt {
@@ -522,7 +522,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn whole_choice(&self, index: usize, mut track: Track) -> Choice<'static> {
+    pub(crate) fn whole_choice(&self, index: usize, mut track: Track) -> Choice<'static> {
         let mut delta = track.voice.whole(&track.said.text);
         if self.has_to_call() {
             delta.content.get_or_insert_default();
@@ -576,7 +576,7 @@ impl<'a> Answer<'a> {
 }
 
 /// The finish reason that a stream will end with.
-fn finish_reason(track: &Track) -> &'static str {
+pub(crate) fn finish_reason(track: &Track) -> &'static str {
     let mut voice = track.voice.clone();
     if voice.caller.is_some() {
         voice.feed(&track.said.text, &track.said.ids, true);

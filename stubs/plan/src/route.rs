@@ -9,7 +9,7 @@ use wire::request::Endpoint;
 
 use crate::reply::Reply;
 use crate::stub::{Call, Context, Stub};
-use crate::{answer, invocations, prompt, scale_out};
+use crate::{answer, invocations, messages, prompt, responses, scale_out};
 
 /// A path with a known method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,6 +20,8 @@ pub enum Route {
     Chat,
     /// `POST /v1/completions`
     Completions,
+    /// `POST /v1/messages/count_tokens`
+    CountTokens,
     /// `POST /detokenize`
     Detokenize,
     /// `POST /echo`: the raw request.
@@ -34,6 +36,8 @@ pub enum Route {
     IsSleeping,
     /// `GET /load`
     Load,
+    /// `POST /v1/messages`
+    Messages,
     /// `GET /metrics`
     Metrics,
     /// What answers below `/metrics`: `HEAD` requests and the path with a slash.
@@ -50,6 +54,10 @@ pub enum Route {
     RenderCompletions,
     /// `POST /reset_prefix_cache`, of the developer's mode.
     ResetPrefixCache,
+    /// `GET /v1/responses/{response_id}`: none is kept.
+    Response,
+    /// `POST /v1/responses`
+    Responses,
     /// `GET /server_info`, of the developer's mode.
     ServerInfo,
     /// `POST /tokenize`
@@ -58,10 +66,14 @@ pub enum Route {
     Version,
 }
 
-const ROUTES: [(&str, &[&str], Route); 21] = [
+const ROUTES: [(&str, &[&str], Route); 25] = [
     ("/v1/chat/completions", &["POST"], Route::Chat),
     ("/v1/completions", &["POST"], Route::Completions),
+    ("/v1/messages", &["POST"], Route::Messages),
+    ("/v1/messages/count_tokens", &["POST"], Route::CountTokens),
     ("/v1/models", &["GET"], Route::Models),
+    ("/v1/responses", &["POST"], Route::Responses),
+    ("/v1/responses/{response_id}", &["GET"], Route::Response),
     ("/health", &["GET"], Route::Health),
     ("/ping", &["GET", "POST"], Route::Ping),
     ("/is_sleeping", &["GET"], Route::IsSleeping),
@@ -124,7 +136,7 @@ impl Route {
         };
         let find = |path: &str| {
             let mut routes = ROUTES.iter().filter(|(.., route)| is_there(*route));
-            routes.find(|(known, ..)| *known == path)
+            routes.find(|(known, ..)| fits(known, path))
         };
         let (head, path) = (call.head, front.path(call));
         if let Some((_, methods, route)) = find(path) {
@@ -138,8 +150,8 @@ impl Route {
             reply.headers.first.push(("allow", methods[0].to_owned()));
             return Err(reply.into());
         }
-        let trimmed = path.strip_suffix('/').and_then(find);
-        let (Some((path, ..)), Some(host)) = (trimmed, head.header("host")) else {
+        let trimmed = path.strip_suffix('/').filter(|path| find(path).is_some());
+        let (Some(path), Some(host)) = (trimmed, head.header("host")) else {
             return Err(detail(404, "Not Found").into());
         };
         let query = head.target.find('?').map_or("", |at| &head.target[at..]);
@@ -160,6 +172,7 @@ impl Route {
             Self::AbortRequests => scale_out::abort(stub, call),
             Self::Chat => answer::reply(stub, Endpoint::Chat, call, context),
             Self::Completions => answer::reply(stub, Endpoint::Completions, call, context),
+            Self::CountTokens => messages::count_tokens(stub, call),
             Self::Detokenize => detokenize(stub, call),
             Self::Echo | Self::Metrics | Self::MetricsBelow => return Err(self),
             Self::Generate => {
@@ -186,7 +199,10 @@ impl Route {
             }
             Self::ServerInfo => Ok(server_info(stub)),
             Self::Load => Ok(Reply::json(200, br#"{"server_load":0}"#.to_vec())),
+            Self::Messages => messages::reply(stub, call, context),
             Self::Models => Ok(models(stub, context)),
+            Self::Response => Err(responses::unknown(stub.front.path(call))),
+            Self::Responses => responses::reply(stub, call, context),
             Self::Tokenize => tokenize(stub, call),
             Self::Version => Ok(json(&Version {
                 version: stub.dialect.version(),
@@ -198,6 +214,16 @@ impl Route {
             reply.headers.without_vary = stub.front.tokens_only && failure == Failure::internal("");
             reply
         }))
+    }
+}
+
+/// Whether a path is a known one, whose last part may be a name in braces for any.
+fn fits(known: &str, path: &str) -> bool {
+    match known.split_once('{') {
+        None => known == path,
+        Some((before, _)) => path
+            .strip_prefix(before)
+            .is_some_and(|part| !part.is_empty() && !part.contains('/')),
     }
 }
 

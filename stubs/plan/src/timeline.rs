@@ -14,6 +14,7 @@ use wire::sse;
 use wire::usage::{CachedTokens, Usage};
 
 use crate::generate::{Output, Said};
+use crate::layout::Laid;
 use crate::pace::Pace;
 use crate::script::CutKind;
 use crate::voice::Voice;
@@ -64,32 +65,59 @@ const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The events of one stream, encoded as they are asked for.
 #[derive(Debug)]
-pub struct Timeline {
-    encoder: Encoder,
-    events: Peekable<Events>,
+pub struct Timeline(Form);
+
+/// How a stream's events are kept.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a reply keeps it boxed")]
+enum Form {
+    /// Chunks of a chat or a completion.
+    Chunks {
+        encoder: Encoder,
+        events: Peekable<Events>,
+    },
+    /// Events of a layout of its own.
+    Laid(Laid),
 }
 
 impl Timeline {
     pub(crate) fn new(encoder: Encoder, events: Events) -> Self {
-        Self {
+        Self(Form::Chunks {
             encoder,
             events: events.peekable(),
-        }
+        })
+    }
+
+    /// A stream of a layout of its own.
+    pub(crate) fn laid(events: Laid) -> Self {
+        Self(Form::Laid(events))
     }
 
     /// When the next event is due; `None` behind the last.
     pub fn due(&mut self) -> Option<Duration> {
-        self.events.peek().map(|event| event.due)
+        match &mut self.0 {
+            Form::Chunks { events, .. } => events.peek().map(|event| event.due),
+            Form::Laid(events) => events.due(),
+        }
+    }
+
+    /// The body ends without its end: the server gives up, and the connection with it.
+    pub fn is_cut(&self) -> bool {
+        matches!(&self.0, Form::Laid(events) if events.is_cut())
     }
 
     /// Appends the next event as one HTTP chunk, the last with the end of the body.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Option<Step> {
-        let event = self.events.next()?;
+        let (encoder, events) = match &mut self.0 {
+            Form::Chunks { encoder, events } => (encoder, events),
+            Form::Laid(events) => return events.step(out),
+        };
+        let event = events.next()?;
         let mut bytes = 0;
         http1::write_chunk(out, |out| {
             let start = out.len();
             match &event.payload {
-                Payload::Chunk(chunk) => self.encoder.event(chunk, out),
+                Payload::Chunk(chunk) => encoder.event(chunk, out),
                 Payload::Done => out.extend_from_slice(sse::DONE),
                 Payload::KeepAlive => out.extend_from_slice(KEEP_ALIVE),
             }
@@ -228,7 +256,7 @@ impl Track {
     }
 
     /// The chunk of a step, if it makes one, and what kind it is.
-    fn choice(&mut self, step: usize, plan: &Plan) -> Option<(Choice<'static>, Kind)> {
+    pub(crate) fn choice(&mut self, step: usize, plan: &Plan) -> Option<(Choice<'static>, Kind)> {
         let output = *self.said.outputs.get(step)?;
         let before = std::mem::replace(&mut self.shown, output);
         self.tokens += u64::from(output.tokens);
@@ -267,8 +295,13 @@ impl Track {
         Some((choice, kind))
     }
 
+    /// What fails before its first output has no role either, unless that output is the error.
+    pub(crate) fn fails_at_once(&self) -> bool {
+        self.fault(0).is_some_and(|fault| fault != CutKind::Error)
+    }
+
     /// How the engine gives up at a step, if it does.
-    fn fault(&self, step: usize) -> Option<CutKind> {
+    pub(crate) fn fault(&self, step: usize) -> Option<CutKind> {
         let is_last = step + 1 == self.said.outputs.len();
         self.said.fault.filter(|_| is_last)
     }
@@ -276,11 +309,8 @@ impl Track {
 
 impl Events {
     pub(crate) fn new(plan: Plan, tracks: Vec<Track>) -> Self {
-        // What fails before its first output has no role either, unless that output is the error.
-        let fails_at_once =
-            |track: &Track| track.fault(0).is_some_and(|fault| fault != CutKind::Error);
         let stage = match plan.endpoint {
-            Endpoint::Chat if !tracks.iter().any(fails_at_once) => Stage::Role(0),
+            Endpoint::Chat if !tracks.iter().any(Track::fails_at_once) => Stage::Role(0),
             _ => Stage::Text { step: 0, track: 0 },
         };
         Self {
@@ -471,7 +501,7 @@ impl CutKind {
 }
 
 /// The waits before the first so many tokens.
-fn pause(pauses: &BTreeMap<u64, Duration>, tokens: u64) -> Duration {
+pub(crate) fn pause(pauses: &BTreeMap<u64, Duration>, tokens: u64) -> Duration {
     pauses.range(..tokens).map(|(_, wait)| *wait).sum()
 }
 

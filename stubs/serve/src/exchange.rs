@@ -204,6 +204,9 @@ impl Exchange {
                         self.flush(connection).await?;
                     }
                 }
+                if timeline.is_cut() {
+                    self.outcome = Outcome::Close;
+                }
                 self.flush(connection).await
             }
             Body::Whole(whole) => {

@@ -10,7 +10,7 @@ pub use vllm::Render;
 use std::borrow::Cow;
 
 use crate::chunk::{Chunk, TokenLogprob};
-use crate::failure::Failure;
+use crate::failure::{ErrorObject, Failure};
 use crate::metrics::Snapshot;
 use crate::request::{Endpoint, OutputMode, Request, Sampling, UsagePolicy};
 use crate::sse;
@@ -212,6 +212,39 @@ impl Dialect {
         }
     }
 
+    /// Reads the body of `/v1/responses`.
+    pub fn parse_responses<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<vllm::ResponsesRequest<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::responses_request::parse(content_type, body),
+        }
+    }
+
+    /// Reads the body of `/v1/messages`.
+    pub fn parse_messages<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<Request<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::messages_request::parse(content_type, body),
+        }
+    }
+
+    /// Reads the body of `/v1/messages/count_tokens`.
+    pub fn parse_count_tokens<'a>(
+        self,
+        content_type: Option<&str>,
+        body: &'a [u8],
+    ) -> Result<Request<'a>, Failure> {
+        match self {
+            Self::Vllm(_) => vllm::messages_request::parse_count(content_type, body),
+        }
+    }
+
     /// Reads the body of `/tokenize`.
     pub fn parse_tokenize<'a>(
         self,
@@ -334,6 +367,81 @@ impl Dialect {
         }
     }
 
+    /// Appends the JSON of a whole response.
+    pub fn encode_response(
+        self,
+        outline: &vllm::responses::Outline<'_>,
+        snapshot: &vllm::responses::Snapshot<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Vllm(profile) => vllm::responses::encode(profile, outline, snapshot, out),
+        }
+    }
+
+    /// Appends an event of a streamed response as a whole.
+    pub fn encode_response_progress(
+        self,
+        outline: &vllm::responses::Outline<'_>,
+        progress: vllm::responses::Progress,
+        snapshot: &vllm::responses::Snapshot<'_>,
+        number: u64,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Vllm(profile) => {
+                vllm::responses::encode_progress(profile, outline, progress, snapshot, number, out);
+            }
+        }
+    }
+
+    /// Appends an event of an item of a streamed response.
+    pub fn encode_response_event(
+        self,
+        item: &vllm::responses::Item,
+        event: vllm::responses::Event<'_>,
+        place: vllm::responses::Place,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Vllm(profile) => {
+                vllm::responses::encode_event(profile, item, event, place, out);
+            }
+        }
+    }
+
+    /// Appends the JSON of a whole message.
+    pub fn encode_message(
+        self,
+        message: &vllm::messages::Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), vllm::messages::BadArguments> {
+        match self {
+            Self::Vllm(_) => vllm::messages::encode(message, out),
+        }
+    }
+
+    /// Appends one event of a streamed message.
+    pub fn encode_message_event(self, event: vllm::messages::Event<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(_) => vllm::messages::encode_event(event, out),
+        }
+    }
+
+    /// Appends the JSON of an error of `/v1/messages`.
+    pub fn encode_message_error(self, error: &ErrorObject, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(profile) => vllm::messages::encode_error(profile, error, out),
+        }
+    }
+
+    /// Appends the answer of `/v1/messages/count_tokens`.
+    pub fn encode_token_count(self, input_tokens: u64, out: &mut Vec<u8>) {
+        match self {
+            Self::Vllm(_) => vllm::messages::encode_count(input_tokens, out),
+        }
+    }
+
     /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.
     pub fn encode_models(
         self,
@@ -364,6 +472,13 @@ impl Dialect {
     pub fn generate_id(self, random: u64, given: Option<&str>) -> String {
         match self {
             Self::Vllm(_) => vllm::generate_id(random, given),
+        }
+    }
+
+    /// The id of an answer of `/v1/responses` for 64 random bits.
+    pub fn responses_id(self, random: u64) -> String {
+        match self {
+            Self::Vllm(_) => vllm::responses::id(random),
         }
     }
 

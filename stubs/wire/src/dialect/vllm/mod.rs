@@ -4,11 +4,15 @@ pub(super) mod chunk;
 mod generate;
 mod logprobs;
 mod message;
+pub mod messages;
+pub(super) mod messages_request;
 pub(super) mod metrics;
 pub(super) mod models;
 pub(super) mod refusal;
 pub(super) mod render;
 pub(super) mod request;
+pub mod responses;
+pub(super) mod responses_request;
 pub(super) mod sampling;
 mod schema;
 mod validators;
@@ -16,6 +20,7 @@ pub(super) mod whole;
 
 pub use render::Render;
 pub use request::{DetokenizeRequest, TokenizeRequest};
+pub use responses_request::{Echoed, ResponsesRequest};
 
 use crate::dialect::{Content, Head};
 use crate::failure::Failure;
@@ -62,6 +67,12 @@ pub struct Profile {
     pub(super) dead_engine: &'static str,
     /// A required tool call that was not made ends an unstreamed answer with `stop`.
     pub(super) missing_call_stops: bool,
+    /// Responses have the keys of a prompt cache and a safety identifier.
+    has_prompt_cache_keys: bool,
+    /// A response that a limit cut says so in its items and its last event.
+    tells_incomplete: bool,
+    /// Errors of `/v1/messages` have Anthropic's types.
+    names_anthropic_errors: bool,
 }
 
 /// All profiles, the newest first.
@@ -85,6 +96,9 @@ pub static PROFILES: [Profile; 3] = [
         renders_parse_context: true,
         dead_engine: "The server had an error while processing your request.",
         missing_call_stops: true,
+        has_prompt_cache_keys: true,
+        tells_incomplete: true,
+        names_anthropic_errors: true,
     },
     Profile {
         name: "vllm-0.32.0",
@@ -105,6 +119,9 @@ pub static PROFILES: [Profile; 3] = [
         renders_parse_context: false,
         dead_engine: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
         missing_call_stops: false,
+        has_prompt_cache_keys: false,
+        tells_incomplete: false,
+        names_anthropic_errors: false,
     },
     Profile {
         name: "vllm-0.10",
@@ -134,6 +151,9 @@ pub static PROFILES: [Profile; 3] = [
         renders_parse_context: false,
         dead_engine: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
         missing_call_stops: false,
+        has_prompt_cache_keys: false,
+        tells_incomplete: false,
+        names_anthropic_errors: false,
     },
 ];
 

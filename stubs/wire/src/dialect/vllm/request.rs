@@ -141,7 +141,10 @@ pub(crate) fn check_content_type(content_type: Option<&str>) -> Result<(), Failu
     }))
 }
 
-fn json<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Option<Json<'a>>, Failure> {
+pub(super) fn json<'a>(
+    content_type: Option<&str>,
+    body: &'a [u8],
+) -> Result<Option<Json<'a>>, Failure> {
     check_content_type(content_type)?;
     if body.is_empty() {
         return Ok(None);
@@ -160,7 +163,7 @@ fn is_json(content_type: &str) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-fn checked<'a>(
+pub(super) fn checked<'a>(
     body: Option<Json<'a>>,
     fields: &'static [pydantic::Field],
 ) -> Result<Object<'a>, Failure> {

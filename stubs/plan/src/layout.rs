@@ -1,0 +1,183 @@
+//! Streams of a layout of their own, laid out as they are asked for.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use wire::chunk::Delta;
+use wire::finish::FinishReason;
+use wire::http1;
+
+use crate::script::CutKind;
+use crate::timeline::{self, Kind, Plan, Step, Track};
+
+/// How an answer's moments become events.
+pub(crate) trait Layout: fmt::Debug {
+    /// The events before the answer.
+    fn start(&mut self, events: &mut Queue);
+
+    /// The events of a step of the engine.
+    fn moment(&mut self, delta: Delta<'static>, events: &mut Queue);
+
+    /// The events behind the answer.
+    fn end(&mut self, end: End, events: &mut Queue);
+}
+
+/// How an answer ends: why, or by what fault.
+pub(crate) type End = Result<FinishReason, CutKind>;
+
+/// Events that wait to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// When the next one is due.
+    pub(crate) due: Duration,
+    events: VecDeque<(Step, Vec<u8>)>,
+    is_cut: bool,
+    /// Tokens that no event has told of.
+    untold: u32,
+}
+
+impl Queue {
+    /// Adds an event. What frames the text tells of no tokens; the text's own events do.
+    pub(crate) fn push(&mut self, kind: Kind, bytes: Vec<u8>) {
+        let tokens = match kind {
+            Kind::Finish | Kind::Role => 0,
+            _ => std::mem::take(&mut self.untold),
+        };
+        let step = Step {
+            due: self.due,
+            kind,
+            index: None,
+            tokens,
+            bytes: u32::try_from(bytes.len()).expect("an event is shorter than 4 GiB"),
+        };
+        self.events.push_back((step, bytes));
+    }
+
+    /// Ends the body without its last chunk.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+}
+
+/// The events of one stream.
+#[derive(Debug)]
+pub(crate) struct Laid {
+    layout: Box<dyn Layout>,
+    moments: Moments,
+    is_over: bool,
+    queue: Queue,
+}
+
+impl Laid {
+    pub(crate) fn new(mut layout: Box<dyn Layout>, moments: Moments) -> Self {
+        let mut queue = Queue {
+            due: moments.start(),
+            ..Queue::default()
+        };
+        layout.start(&mut queue);
+        Self {
+            layout,
+            moments,
+            is_over: false,
+            queue,
+        }
+    }
+
+    /// When the next event is due; `None` behind the last.
+    pub(crate) fn due(&mut self) -> Option<Duration> {
+        self.fill();
+        self.queue.events.front().map(|(step, _)| step.due)
+    }
+
+    /// The body has no end.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.queue.is_cut
+    }
+
+    /// Appends the next event as one HTTP chunk, the last with the end of the body.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<Step> {
+        self.fill();
+        let (step, bytes) = self.queue.events.pop_front()?;
+        http1::write_chunk(out, |out| out.extend_from_slice(&bytes));
+        self.fill();
+        if self.queue.events.is_empty() && !self.queue.is_cut {
+            out.extend_from_slice(http1::LAST_CHUNK);
+        }
+        Some(step)
+    }
+
+    fn fill(&mut self) {
+        while self.queue.events.is_empty() && !self.is_over {
+            self.is_over = self.moments.step(&mut *self.layout, &mut self.queue);
+        }
+    }
+}
+
+/// An answer on its way, step by step of the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Moments {
+    plan: Plan,
+    track: Track,
+    reason: FinishReason,
+    step: usize,
+    tokens: u64,
+}
+
+impl Moments {
+    pub(crate) fn new(plan: Plan, track: Track) -> Self {
+        Self {
+            plan,
+            track,
+            reason: FinishReason::Stop,
+            step: 0,
+            tokens: 0,
+        }
+    }
+
+    /// When the first is due.
+    fn start(&self) -> Duration {
+        self.due(0, 1)
+    }
+
+    /// The engine fails before its first output.
+    pub(crate) fn fails_at_once(&self) -> bool {
+        self.track.fails_at_once()
+    }
+
+    /// Runs to the end, the events going nowhere.
+    pub(crate) fn run(mut self, layout: &mut dyn Layout) {
+        let mut queue = Queue::default();
+        while !self.step(layout, &mut queue) {
+            queue.events.clear();
+        }
+    }
+
+    /// Lays the next step out; true behind the last.
+    fn step(&mut self, layout: &mut dyn Layout, events: &mut Queue) -> bool {
+        let step = self.step;
+        let Some(output) = self.track.said.outputs.get(step).copied() else {
+            layout.end(Ok(self.reason), events);
+            return true;
+        };
+        if let Some(fault) = self.track.fault(step) {
+            events.due = self.due(step, self.tokens);
+            layout.end(Err(fault), events);
+            return true;
+        }
+        self.step += 1;
+        self.tokens += u64::from(output.tokens);
+        events.due = self.due(step, self.tokens);
+        events.untold += output.tokens;
+        if let Some((choice, _)) = self.track.choice(step, &self.plan) {
+            self.reason = choice.finish.map_or(self.reason, |finish| finish.reason);
+            layout.moment(choice.delta, events);
+        }
+        false
+    }
+
+    fn due(&self, step: usize, tokens: u64) -> Duration {
+        let step = u32::try_from(step).unwrap_or(u32::MAX);
+        self.plan.pace.due(step) + timeline::pause(&self.plan.pauses, tokens)
+    }
+}

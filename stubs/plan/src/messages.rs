@@ -1,0 +1,240 @@
+//! `/v1/messages`: a chat's answer as the blocks of a message.
+
+use wire::chunk::{Delta, ToolCall};
+use wire::dialect::Dialect;
+use wire::dialect::vllm::messages::{BadArguments, Block, BlockKind, Event, Message};
+use wire::failure::Failure;
+use wire::finish::FinishReason;
+use wire::request::Request;
+use wire::usage::Usage;
+
+use crate::layout::{End, Laid, Layout, Queue};
+use crate::played::Played;
+use crate::reply::{Body, Reply};
+use crate::stub::{Call, Context, Stub};
+use crate::timeline::{Kind, Timeline};
+use crate::{check, prompt};
+
+/// Answers a request, or says why not; what its schema refuses has the `OpenAI` form.
+pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
+    let content_type = call.head.header("content-type");
+    let request = stub.dialect.parse_messages(content_type, call.body)?;
+    answer(stub, &request, call, context).or_else(|failure| refusal(stub, failure))
+}
+
+/// Counts the tokens of a request's prompt.
+pub(crate) fn count_tokens(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
+    let content_type = call.head.header("content-type");
+    let request = stub.dialect.parse_count_tokens(content_type, call.body)?;
+    let counted = stub
+        .check_model(request.model.as_deref())
+        .and_then(|()| prompt::counted(stub, &request));
+    match counted {
+        Ok(prompt) => {
+            let mut out = Vec::new();
+            stub.dialect.encode_token_count(prompt.tokens, &mut out);
+            Ok(Reply::json(200, out))
+        }
+        Err(failure) => refusal(stub, failure),
+    }
+}
+
+/// A refusal in Anthropic's form.
+fn refusal(stub: &Stub, failure: Failure) -> Result<Reply, Failure> {
+    let Failure::Error(error) = failure else {
+        return Err(failure);
+    };
+    let mut out = Vec::new();
+    stub.dialect.encode_message_error(&error, &mut out);
+    Ok(Reply::json(error.code, out))
+}
+
+fn answer(
+    stub: &Stub,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> Result<Reply, Failure> {
+    let prompt = check::check(stub, request)?;
+    let given = call.head.header("x-request-id");
+    let random = context.random.u64(..);
+    let id = stub.dialect.response_id(request.endpoint, random, given);
+    let mut played = Played::new(stub, request, &prompt, id, context)?;
+    let body = if request.stream {
+        Body::Stream(Timeline::laid(stream(stub.dialect, &mut played)).into())
+    } else {
+        whole(stub, &mut played)?
+    };
+    Ok(played.reply(request, call, body))
+}
+
+fn whole(stub: &Stub, played: &mut Played<'_>) -> Result<Body, Failure> {
+    let (choice, due) = played.whole();
+    let delta = choice.delta;
+    let mut content = Vec::new();
+    if let Some(text) = delta.reasoning.filter(|text| !text.is_empty()) {
+        let kind = thinking(played.random());
+        let text = text.into_owned();
+        content.push(Block { kind, text });
+    }
+    if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
+        let kind = BlockKind::Text;
+        let text = text.into_owned();
+        content.push(Block { kind, text });
+    }
+    for call in delta.tool_calls {
+        let kind = tool_use(&call);
+        let text = call.arguments.unwrap_or_default().into_owned();
+        content.push(Block { kind, text });
+    }
+    let envelope = played.envelope();
+    let message = Message {
+        content: &content,
+        finish_reason: choice
+            .finish
+            .map_or(FinishReason::Stop, |finish| finish.reason),
+        id: &envelope.id,
+        model: &envelope.model,
+        usage: played.usage,
+    };
+    let mut bytes = Vec::new();
+    stub.dialect
+        .encode_message(&message, &mut bytes)
+        .map_err(|error: BadArguments| Failure::internal(error.to_string()))?;
+    Ok(played.whole_body(bytes, due))
+}
+
+fn thinking(random: &mut fastrand::Rng) -> BlockKind {
+    BlockKind::Thinking {
+        signature: format!("{:032x}", random.u128(..)),
+    }
+}
+
+fn tool_use(call: &ToolCall<'_>) -> BlockKind {
+    BlockKind::ToolUse {
+        id: call.id.as_deref().unwrap_or_default().to_owned(),
+        name: call.name.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
+    let random = fastrand::Rng::with_seed(played.random().u64(..));
+    let moments = played.moments();
+    let envelope = played.envelope();
+    let writer = Writer {
+        block: None,
+        dialect,
+        id: envelope.id.clone(),
+        index: 0,
+        model: envelope.model.clone(),
+        random,
+        // A failure before the first output is told alone.
+        starts: !moments.fails_at_once(),
+        usage: played.usage,
+    };
+    Laid::new(Box::new(writer), moments)
+}
+
+/// A stream's blocks in the making.
+#[derive(Debug)]
+struct Writer {
+    /// The block that is open.
+    block: Option<BlockKind>,
+    dialect: Dialect,
+    /// The message's.
+    id: String,
+    /// The block's number.
+    index: usize,
+    model: String,
+    /// Source of signatures.
+    random: fastrand::Rng,
+    /// There is a message.
+    starts: bool,
+    usage: Usage,
+}
+
+impl Layout for Writer {
+    fn start(&mut self, events: &mut Queue) {
+        if self.starts {
+            let start = Event::MessageStart {
+                id: &self.id,
+                model: &self.model,
+                input_tokens: self.usage.prompt_tokens.unwrap_or(0),
+            };
+            self.event(start, Kind::Role, events);
+        }
+    }
+
+    fn moment(&mut self, delta: Delta<'static>, events: &mut Queue) {
+        if let Some(text) = delta.reasoning.filter(|text| !text.is_empty()) {
+            if !matches!(self.block, Some(BlockKind::Thinking { .. })) {
+                let kind = thinking(&mut self.random);
+                self.open(kind, events);
+            }
+            self.delta(&text, Kind::Reasoning, events);
+        }
+        if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
+            if self.block != Some(BlockKind::Text) {
+                self.open(BlockKind::Text, events);
+            }
+            self.delta(&text, Kind::Content, events);
+        }
+        for call in delta.tool_calls {
+            if call.name.is_some() {
+                self.open(tool_use(&call), events);
+            }
+            let arguments = call.arguments.as_deref().unwrap_or_default();
+            if !arguments.is_empty() {
+                self.delta(arguments, Kind::Tool, events);
+            }
+        }
+    }
+
+    fn end(&mut self, end: End, events: &mut Queue) {
+        match end {
+            Ok(reason) => {
+                self.close(events);
+                let delta = Event::MessageDelta(reason, self.usage);
+                self.event(delta, Kind::Usage, events);
+                self.event(Event::MessageStop, Kind::Done, events);
+            }
+            Err(fault) => {
+                let message = fault.message(self.dialect.dead_engine());
+                self.event(Event::Error(message), Kind::Error, events);
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Starts a block, the one before being over.
+    fn open(&mut self, kind: BlockKind, events: &mut Queue) {
+        self.close(events);
+        self.event(Event::BlockStart(self.index, &kind), Kind::Role, events);
+        self.block = Some(kind);
+    }
+
+    fn delta(&self, text: &str, kind: Kind, events: &mut Queue) {
+        if let Some(block) = &self.block {
+            self.event(Event::BlockDelta(self.index, block, text), kind, events);
+        }
+    }
+
+    fn close(&mut self, events: &mut Queue) {
+        let Some(block) = self.block.take() else {
+            return;
+        };
+        if let BlockKind::Thinking { signature } = &block {
+            let signature = Event::Signature(self.index, signature);
+            self.event(signature, Kind::Finish, events);
+        }
+        self.event(Event::BlockStop(self.index), Kind::Finish, events);
+        self.index += 1;
+    }
+
+    fn event(&self, event: Event<'_>, kind: Kind, events: &mut Queue) {
+        let mut bytes = Vec::new();
+        self.dialect.encode_message_event(event, &mut bytes);
+        events.push(kind, bytes);
+    }
+}
