@@ -67,13 +67,11 @@ fn one_answer(recorded: &Recorded) -> Option<String> {
 
 /// What only a scripted engine does.
 fn engine(recorded: &Recorded, corpus: &Corpus) -> Option<String> {
-    let script = recorded.case.script.as_deref()?;
-    let keys = corpus
-        .engine
-        .get(script)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    if !keys.is_empty() {
+    let script = recorded.case.script.as_deref();
+    let keys = script.and_then(|script| corpus.engine.get(script));
+    if let (Some(script), Some(keys)) = (script, keys)
+        && !keys.is_empty()
+    {
         let keys = keys.join(", ");
         return Some(format!(
             "needs the scripted engine: script `{script}` has {keys}"
@@ -82,7 +80,7 @@ fn engine(recorded: &Recorded, corpus: &Corpus) -> Option<String> {
     if recorded.case.status != 200 {
         return None;
     }
-    if script == "empty" {
+    if script == Some("empty") {
         return Some("needs the scripted engine: the model says nothing".into());
     }
     let flags = corpus

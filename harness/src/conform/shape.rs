@@ -18,8 +18,8 @@ const FIXED: [&str; 9] = [
 ];
 /// Keys whose numbers are part of the format.
 const FIXED_NUMBERS: [&str; 2] = ["code", "index"];
-/// Keys that are null or not, as the text has it.
-const FREE: [&str; 2] = ["stop_reason", "stop_sequence"];
+/// Keys that are null or not, as the text and its end have it.
+const FREE: [&str; 3] = ["incomplete_details", "stop_reason", "stop_sequence"];
 /// Objects whose keys are tokens or token ids.
 const BY_TOKEN: [&str; 2] = ["prompt_logprobs", "top_logprobs"];
 /// Lists as long as the request says.

@@ -86,6 +86,9 @@ impl Event {
         let Some(json) = Json::parse(data) else {
             return Err("its data is no JSON".into());
         };
+        if data.starts_with("{\"error\":") && !is_compact(data) {
+            return Err(format!("it is an error event: {data}"));
+        }
         if !is_compact(data) {
             return Err("its JSON has spaces between tokens, recorded has none".into());
         }
