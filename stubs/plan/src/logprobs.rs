@@ -26,35 +26,32 @@ pub(crate) fn of_answer(
     style: Style,
     offset: usize,
 ) -> Vec<TokenLogprob> {
-    let mut offset = offset;
-    let token = |((index, &id), text): ((usize, &u32), String)| {
-        let entry = entry(vocab, id, index + 1, &text, style, offset);
-        offset += entry.token.chars().count();
-        entry
-    };
-    ids.iter()
-        .enumerate()
-        .zip(vocab.deltas_with_special(ids))
-        .map(token)
-        .collect()
+    listed(vocab, ids, style, offset, |index| index + 1)
 }
 
 /// Logprobs of a prompt's tokens; the first has none, the next is number 0.
 pub(crate) fn of_prompt(vocab: &Vocab, ids: &[u32], style: Style) -> Vec<TokenLogprob> {
-    let mut offset = 0;
+    let mut tokens = listed(vocab, ids, style, 0, |index| index.saturating_sub(1));
+    if let Some(first) = tokens.first_mut() {
+        first.logprob = None;
+    }
+    tokens
+}
+
+fn listed(
+    vocab: &Vocab,
+    ids: &[u32],
+    style: Style,
+    mut offset: usize,
+    step: fn(usize) -> usize,
+) -> Vec<TokenLogprob> {
+    let texts = vocab.deltas_with_special(ids);
     let token = |((index, &id), text): ((usize, &u32), String)| {
-        let mut entry = entry(vocab, id, index.saturating_sub(1), &text, style, offset);
-        if index == 0 {
-            entry.logprob = None;
-        }
+        let entry = entry(vocab, id, step(index), &text, style, offset);
         offset += entry.token.chars().count();
         entry
     };
-    ids.iter()
-        .enumerate()
-        .zip(vocab.deltas_with_special(ids))
-        .map(token)
-        .collect()
+    ids.iter().enumerate().zip(texts).map(token).collect()
 }
 
 fn entry(

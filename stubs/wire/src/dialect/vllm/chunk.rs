@@ -104,7 +104,7 @@ struct Frame<'a> {
 
 /// `metrics`, without what is null.
 #[derive(Serialize)]
-struct FrameMetrics {
+pub(super) struct FrameMetrics {
     time_to_first_token_ms: f64,
     generation_time_ms: f64,
     queue_time_ms: f64,

@@ -9,7 +9,7 @@ use crate::finish::StopReason;
 use crate::request::Endpoint;
 use crate::usage::Usage;
 
-use super::chunk::{ReasoningTokens, finish_word};
+use super::chunk::{FrameMetrics, ReasoningTokens, finish_word};
 use super::logprobs::{self, ChatLogprobs, PromptToken, TextLogprobs};
 use super::{Profile, generate};
 
@@ -256,22 +256,15 @@ struct WholeCache {
 
 #[derive(Serialize)]
 struct WholeMetrics {
-    time_to_first_token_ms: f64,
-    generation_time_ms: f64,
-    queue_time_ms: f64,
-    mean_itl_ms: f64,
-    tokens_per_second: f64,
+    #[serde(flatten)]
+    times: FrameMetrics,
     speculative_decoding: (),
 }
 
 impl From<Metrics> for WholeMetrics {
     fn from(metrics: Metrics) -> Self {
         Self {
-            time_to_first_token_ms: metrics.time_to_first_token_ms,
-            generation_time_ms: metrics.generation_time_ms,
-            queue_time_ms: 0.0,
-            mean_itl_ms: metrics.mean_itl_ms,
-            tokens_per_second: metrics.tokens_per_second,
+            times: metrics.into(),
             speculative_decoding: (),
         }
     }

@@ -1,32 +1,16 @@
 //! Responses and messages as text, and what holds for any of them.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
-use plan::stub::{Call, Context, Stub};
+use plan::stub::Stub;
 use plan::{Kind, ReasoningParser, Step, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use vocab::Tokenizer;
-use wire::http1::RequestHead;
 
-fn ask(stub: &Stub, path: &str, body: &Value) -> Reply {
-    let body = body.to_string();
-    let head = format!("POST {path} HTTP/1.1\r\ncontent-type: application/json\r\n\r\n");
-    let (head, _) = RequestHead::parse(head.as_bytes()).unwrap().unwrap();
-    let call = Call {
-        body: body.as_bytes(),
-        head: &head,
-        wants_prompt: true,
-    };
-    let mut context = Context::new(7);
-    context.created = 1_700_000_000;
-    stub.reply(&call, &mut context).unwrap()
-}
+use crate::support::{ask, tokenizer};
 
 /// Each event with its JSON, and whether the body ends.
 fn events(reply: Reply) -> (Vec<(Step, Value)>, bool) {
@@ -47,11 +31,7 @@ fn events(reply: Reply) -> (Vec<(Step, Value)>, bool) {
 
 /// A stub whose model thinks, talks and calls a function twice, or gives up where the prompt says so.
 fn stub() -> Stub {
-    let bpe = |file: &str| {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizers/bpe");
-        std::fs::read_to_string(format!("{folder}/{file}")).ok()
-    };
-    let bpe = Arc::new(Tokenizer::from_files(bpe).unwrap());
+    let bpe = tokenizer("bpe");
     let text = r#"<think>Hm.</think>Let me see.<tool_call>{"name": "f", "arguments": {"b": 1}}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>"#;
     let fault = json!({"kind": "error", "after": 6});
     let scripts = json!({

@@ -1,44 +1,19 @@
 //! Whole replies as text: what is due when, and its bytes; and what holds for any of them.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
-use plan::stub::{Call, Context, Stub};
+use plan::stub::Stub;
 use plan::{ReasoningParser, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use vocab::Tokenizer;
 use wire::chunk::Chunk;
 use wire::dialect::Dialect;
-use wire::http1::{self, RequestHead};
+use wire::http1;
 use wire::sse;
 
-fn tokenizer(name: &str) -> Arc<Tokenizer> {
-    let bpe = |file: &str| {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizers/bpe");
-        std::fs::read_to_string(format!("{folder}/{file}")).ok()
-    };
-    let tokenizer = Tokenizer::named(name);
-    Arc::new(tokenizer.unwrap_or_else(|| Tokenizer::from_files(bpe).unwrap()))
-}
-
-fn ask(stub: &Stub, path: &str, body: &Value) -> Reply {
-    let body = body.to_string();
-    let head = format!("POST {path} HTTP/1.1\r\ncontent-type: application/json\r\n\r\n");
-    let (head, _) = RequestHead::parse(head.as_bytes()).unwrap().unwrap();
-    let call = Call {
-        body: body.as_bytes(),
-        head: &head,
-        wants_prompt: false,
-    };
-    let mut context = Context::new(7);
-    context.created = 1_700_000_000;
-    stub.reply(&call, &mut context).unwrap()
-}
+use crate::support::{ask, tokenizer};
 
 /// A line for each step: when it is due, and its data.
 fn timeline(reply: Reply) -> String {

@@ -1,0 +1,7 @@
+//! Replies without a socket.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod routes; // responses and messages
+mod support; // tokenizers, and a stub that is asked
+mod timelines; // chats and completions

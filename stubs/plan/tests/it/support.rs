@@ -1,0 +1,34 @@
+//! Tokenizers, and a stub that is asked.
+
+use std::sync::Arc;
+
+use plan::reply::Reply;
+use plan::stub::{Call, Context, Stub};
+use serde_json::Value;
+use vocab::Tokenizer;
+use wire::http1::RequestHead;
+
+/// A built-in vocabulary, or `bpe` of the fixtures.
+pub(crate) fn tokenizer(name: &str) -> Arc<Tokenizer> {
+    let bpe = |file: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizers/bpe");
+        std::fs::read_to_string(format!("{folder}/{file}")).ok()
+    };
+    let tokenizer = Tokenizer::named(name);
+    Arc::new(tokenizer.unwrap_or_else(|| Tokenizer::from_files(bpe).unwrap()))
+}
+
+/// What a stub replies to a POST at 1700000000 s, its ids from one seed.
+pub(crate) fn ask(stub: &Stub, path: &str, body: &Value) -> Reply {
+    let body = body.to_string();
+    let head = format!("POST {path} HTTP/1.1\r\ncontent-type: application/json\r\n\r\n");
+    let (head, _) = RequestHead::parse(head.as_bytes()).unwrap().unwrap();
+    let call = Call {
+        body: body.as_bytes(),
+        head: &head,
+        wants_prompt: true,
+    };
+    let mut context = Context::new(7);
+    context.created = 1_700_000_000;
+    stub.reply(&call, &mut context).unwrap()
+}
