@@ -124,7 +124,7 @@ impl<'a> Grouping<'a> {
 
 /// Plays an answer by the rules.
 pub(crate) fn say(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
-    let mut speaker = Speaker::new(rules);
+    let mut speaker = Speaker::new(answer, rules);
     loop {
         let before = speaker.tokens;
         let mut start = 0;
@@ -162,7 +162,7 @@ struct Speaker<'a> {
 }
 
 impl<'a> Speaker<'a> {
-    fn new(rules: &'a Rules<'a>) -> Self {
+    fn new(answer: &Answer, rules: &'a Rules<'a>) -> Self {
         let longest = rules.stop.iter().map(|stop| stop.chars().count()).max();
         let held = match longest {
             Some(longest) if !rules.include_stop => longest.saturating_sub(1),
@@ -171,9 +171,9 @@ impl<'a> Speaker<'a> {
         Self {
             rules,
             held,
-            text: String::new(),
-            ids: Vec::new(),
-            outputs: Vec::new(),
+            text: String::with_capacity(answer.text.len()),
+            ids: Vec::with_capacity(answer.pieces.len() + 1),
+            outputs: Vec::with_capacity(answer.pieces.len() + 1),
             tokens: 0,
             fault: None,
         }

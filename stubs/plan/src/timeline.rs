@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use wire::chunk::{Choice, Chunk, Delta, TokenLogprob};
-use wire::dialect::Encoder;
+use wire::dialect::{Encoder, Field};
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
@@ -69,7 +70,6 @@ pub struct Timeline(Form);
 
 /// How a stream's events are kept.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a reply keeps it boxed")]
 enum Form {
     /// Chunks of a chat or a completion.
     Chunks {
@@ -118,6 +118,9 @@ impl Timeline {
             let start = out.len();
             match &event.payload {
                 Payload::Chunk(chunk) => encoder.event(chunk, out),
+                Payload::Text { index, said, range } => {
+                    encoder.text(*index, Field::Content, &said.text[range.clone()], out);
+                }
                 Payload::Done => out.extend_from_slice(sse::DONE),
                 Payload::KeepAlive => out.extend_from_slice(KEEP_ALIVE),
             }
@@ -139,9 +142,15 @@ impl Timeline {
 /// What an event writes.
 #[derive(Debug)]
 enum Payload {
-    Chunk(Chunk<'static>),
+    Chunk(Box<Chunk<'static>>),
     Done,
     KeepAlive,
+    /// Content and nothing else, which is most of a stream.
+    Text {
+        index: u32,
+        said: Arc<Said>,
+        range: Range<usize>,
+    },
 }
 
 /// A payload with its time.
@@ -255,12 +264,29 @@ impl Track {
         }
     }
 
+    /// Where the text of a step stands, if its chunk has nothing but content that no parser touches.
+    fn plain(&mut self, step: usize, plan: &Plan) -> Option<Range<usize>> {
+        let output = *self.said.outputs.get(step)?;
+        let is_plain = step + 1 < self.said.outputs.len()
+            && self.voice.is_plain()
+            && self.logprobs.is_none()
+            && self.opening.is_none()
+            && !plan.returns_token_ids
+            && plan.usage != UsagePolicy::Continuous;
+        is_plain.then(|| self.show(output).text_end..output.text_end)
+    }
+
+    /// Takes a step and gives what had been shown before it.
+    fn show(&mut self, output: Output) -> Output {
+        self.tokens += u64::from(output.tokens);
+        self.untold += output.tokens;
+        std::mem::replace(&mut self.shown, output)
+    }
+
     /// The chunk of a step, if it makes one, and what kind it is.
     pub(crate) fn choice(&mut self, step: usize, plan: &Plan) -> Option<(Choice<'static>, Kind)> {
         let output = *self.said.outputs.get(step)?;
-        let before = std::mem::replace(&mut self.shown, output);
-        self.tokens += u64::from(output.tokens);
-        self.untold += output.tokens;
+        let before = self.show(output);
         let is_last = step + 1 == self.said.outputs.len();
         let text = &self.said.text[before.text_end..output.text_end];
         let ids = before.ids_end..output.ids_end;
@@ -364,7 +390,7 @@ impl Events {
             kind,
             index: Some(index(track)),
             tokens: 0,
-            payload: Payload::Chunk(chunk),
+            payload: Payload::Chunk(chunk.into()),
         }
     }
 
@@ -397,6 +423,18 @@ impl Events {
     /// The chunk of one choice's step, if it makes one.
     fn text(&mut self, step: usize, number: usize) -> Option<Event> {
         let track = &mut self.tracks[number];
+        if let Some(range) = track.plain(step, &self.plan) {
+            let tokens = std::mem::take(&mut track.untold);
+            let (said, total) = (Arc::clone(&track.said), track.tokens);
+            let index = index(number);
+            return Some(Event {
+                due: self.due(step, total),
+                kind: Kind::Content,
+                index: Some(index),
+                tokens,
+                payload: Payload::Text { index, said, range },
+            });
+        }
         let (choice, kind) = track.choice(step, &self.plan)?;
         let tokens = std::mem::take(&mut track.untold);
         let total = track.tokens;
@@ -414,7 +452,7 @@ impl Events {
             kind,
             index: Some(index(number)),
             tokens,
-            payload: Payload::Chunk(chunk),
+            payload: Payload::Chunk(chunk.into()),
         })
     }
 
@@ -423,7 +461,7 @@ impl Events {
             error: Some(fault.message(self.plan.dead).into()),
             ..Chunk::default()
         };
-        self.event(step, Kind::Error, Payload::Chunk(chunk))
+        self.event(step, Kind::Error, Payload::Chunk(chunk.into()))
     }
 
     fn usage(&self, step: usize) -> Event {
@@ -431,7 +469,7 @@ impl Events {
             usage: Some(total_usage(&self.plan, &self.tracks)),
             ..Chunk::default()
         };
-        self.event(step, Kind::Usage, Payload::Chunk(chunk))
+        self.event(step, Kind::Usage, Payload::Chunk(chunk.into()))
     }
 
     /// The next event, whatever the silence before it.

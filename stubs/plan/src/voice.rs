@@ -20,6 +20,12 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
+    /// Text is content as it is.
+    pub(crate) fn is_plain(&self) -> bool {
+        let parses = self.caller.is_some() || self.splitter.is_some();
+        !(parses || self.drops_empty || self.hides_reasoning)
+    }
+
     /// What the next text adds, which came with `ids`; `None` if it makes no chunk.
     pub(crate) fn feed(
         &mut self,

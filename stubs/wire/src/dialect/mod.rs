@@ -2,18 +2,18 @@
 //!
 //! The set is closed, so a dialect is an enum and this is the one place that matches on it.
 
+mod encoder;
 mod key;
 pub mod vllm;
 
-pub use vllm::Render;
+pub use encoder::{Encoder, Field};
 
-use std::borrow::Cow;
+pub use vllm::Render;
 
 use crate::chunk::{Chunk, TokenLogprob};
 use crate::failure::{ErrorObject, Failure};
 use crate::metrics::Snapshot;
 use crate::request::{Endpoint, OutputMode, Request, Sampling, UsagePolicy};
-use crate::sse;
 
 /// A server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -494,110 +494,5 @@ impl Dialect {
         match self {
             Self::Vllm(_) => vllm::write_invalid(date, out),
         }
-    }
-}
-
-/// Encodes the events of one stream, plain text chunks by a template rendered once.
-#[derive(Clone, Debug)]
-pub struct Encoder {
-    dialect: Dialect,
-    envelope: Envelope,
-    /// By choice index: the templates of content and of reasoning.
-    templates: Vec<[Option<Template>; 2]>,
-}
-
-#[derive(Clone, Debug)]
-struct Template {
-    prefix: Vec<u8>,
-    suffix: Vec<u8>,
-}
-
-impl Encoder {
-    /// An encoder for one answer.
-    pub fn new(dialect: Dialect, envelope: Envelope) -> Self {
-        Self {
-            dialect,
-            envelope,
-            templates: Vec::new(),
-        }
-    }
-
-    /// What all chunks share.
-    pub fn envelope(&self) -> &Envelope {
-        &self.envelope
-    }
-
-    /// The dialect that it speaks.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
-    }
-
-    /// Appends one event, `data: ` and blank line included.
-    pub fn event(&mut self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-        if let Some((index, field, text)) = plain_text(chunk) {
-            let template = self.template(index, field, chunk);
-            out.extend_from_slice(&template.prefix);
-            crate::json::escape_into(text, out);
-            out.extend_from_slice(&template.suffix);
-        } else {
-            out.extend_from_slice(b"data: ");
-            self.dialect.encode(&self.envelope, chunk, out);
-            out.extend_from_slice(b"\n\n");
-        }
-    }
-
-    fn template(&mut self, index: usize, field: usize, chunk: &Chunk<'_>) -> &Template {
-        if self.templates.len() <= index {
-            self.templates.resize_with(index + 1, Default::default);
-        }
-        let (dialect, envelope) = (self.dialect, &self.envelope);
-        self.templates[index][field].get_or_insert_with(|| {
-            let mut empty = chunk.clone();
-            let delta = &mut empty.choices[0].delta;
-            let key = match (field, envelope.endpoint) {
-                (0, Endpoint::Chat) => "content",
-                (0, Endpoint::Completions) => "text",
-                _ => dialect.reasoning_key(),
-            };
-            let key = format!("\"{key}\":\"");
-            let text = [&mut delta.content, &mut delta.reasoning];
-            *text[field] = Some(Cow::Borrowed(""));
-            let mut json = Vec::new();
-            dialect.encode(envelope, &empty, &mut json);
-            let mut event = Vec::new();
-            sse::encode(&json, &mut event);
-            let key_at = event
-                .windows(key.len())
-                .position(|window| window == key.as_bytes())
-                .expect("a text chunk has its key");
-            let suffix = event.split_off(key_at + key.len());
-            Template {
-                prefix: event,
-                suffix,
-            }
-        })
-    }
-}
-
-/// Choice index, field and text of a chunk that is nothing but one field's text.
-fn plain_text<'c>(chunk: &'c Chunk<'_>) -> Option<(usize, usize, &'c str)> {
-    let [choice] = &chunk.choices[..] else {
-        return None;
-    };
-    let delta = &choice.delta;
-    let plain = chunk.usage.is_none()
-        && chunk.error.is_none()
-        && choice.finish.is_none()
-        && !choice.is_echo
-        && choice.logprobs.is_none()
-        && choice.prompt_token_ids.is_none()
-        && choice.token_ids.is_none()
-        && delta.role.is_none()
-        && delta.tool_calls.is_empty();
-    let index = usize::try_from(choice.index).ok().filter(|_| plain)?;
-    match (&delta.content, &delta.reasoning) {
-        (Some(text), None) => Some((index, 0, text)),
-        (None, Some(text)) => Some((index, 1, text)),
-        _ => None,
     }
 }

@@ -7,8 +7,6 @@ mod body;
 mod head;
 mod message;
 
-use std::fmt::Write as _;
-
 pub use body::{BadChunk, BodyDecoder};
 pub use head::{BadHead, Framing, RequestHead, ResponseHead};
 pub use message::{WholeRequest, WholeResponse};
@@ -37,10 +35,21 @@ pub fn write_head<'h>(
 pub fn write_chunk(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     content(out);
-    let mut size = String::with_capacity(10);
-    write!(size, "{:x}\r\n", out.len() - start).expect("a String takes all");
-    out.splice(start..start, size.bytes());
+    let (digits, from) = hex(out.len() - start);
+    out.splice(start..start, digits[from..].iter().copied());
     out.extend_from_slice(b"\r\n");
+}
+
+/// A number's lower-case hexadecimal digits and CRLF: the buffer's end from an index on.
+fn hex(mut number: usize) -> ([u8; 18], usize) {
+    let mut digits = *b"0000000000000000\r\n";
+    let mut from = 16;
+    while number > 0 || from == 16 {
+        from -= 1;
+        digits[from] = b"0123456789abcdef"[number % 16];
+        number /= 16;
+    }
+    (digits, from)
 }
 
 /// The chunk that ends a chunked body.

@@ -1,0 +1,398 @@
+//! From a script to the choices of an answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use wire::dialect::{Encoder, Envelope, Metrics};
+use wire::failure::Failure;
+use wire::request::{Endpoint, Prompt, Request, ToolChoice, UsagePolicy};
+use wire::usage::CachedTokens;
+
+use super::Answer;
+use crate::check;
+use crate::generate::{Grouping, Rules, Said, say};
+use crate::logprobs::{self, Style};
+use crate::prompt::Counted;
+use crate::reasoning::{ReasoningParser, Splitter, Tags};
+use crate::reply::{Body, Facts, Reply};
+use crate::script::{CutKind, Script};
+use crate::source::Ask;
+use crate::stub::{MAX_OSL, Stub};
+use crate::timeline::{self, Events, Opening, Plan, Timeline, Track};
+use crate::tools::{self, Caller, Form};
+use crate::voice::Voice;
+use crate::work::{self, Work};
+
+impl<'a> Answer<'a> {
+    pub(crate) fn new(
+        stub: &'a Stub,
+        request: &'a Request<'a>,
+        prompt: &'a Counted<'a>,
+        mut envelope: Envelope,
+        random: &'a mut fastrand::Rng,
+    ) -> Self {
+        let needs_ids = request.return_token_ids
+            || request.echo
+            || request.sampling.prompt_logprobs.is_some()
+            || stub.engine.prefix_cache.is_some();
+        let prompt_ids = needs_ids.then(|| prompt.ids(stub));
+        envelope.prompt_token_ids = prompt_ids
+            .as_ref()
+            .filter(|_| request.return_token_ids)
+            .map(|ids| ids.concat());
+        let plan = Plan {
+            cache: None,
+            dead: stub.dialect.dead_engine(),
+            echo: echo(request),
+            endpoint: request.endpoint,
+            keep_alive: stub.streaming.keep_alive,
+            pace: stub.engine.pace,
+            pauses: std::collections::BTreeMap::new(),
+            prompt_tokens: prompt.tokens,
+            returns_token_ids: request.return_token_ids || request.output_mode.is_some(),
+            role: role(request).to_owned().into(),
+            usage: envelope.usage,
+        };
+        Self {
+            stub,
+            request,
+            prompt,
+            envelope,
+            plan,
+            prompt_ids,
+            random,
+            cached: Vec::new(),
+            limits: Vec::new(),
+            tracks: Vec::new(),
+        }
+    }
+
+    /// Plays the script of each prompt.
+    pub(crate) fn play(&mut self) -> Result<(), Failure> {
+        let decisive = self.request.prompt.decisive_text();
+        for (number, text) in self.prompt.texts.iter().enumerate() {
+            let text = match &self.request.prompt {
+                Prompt::Messages(_) => decisive.unwrap_or_default(),
+                _ => text,
+            };
+            let asked = check::max_tokens(self.request);
+            let asked = asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
+            let asked = asked.filter(|_| self.stub.engine.honors_limits);
+            let script = self.stub.engine.source.script(&Ask {
+                text,
+                max_tokens: self.stub.engine.max_osl.or(asked),
+            });
+            self.look_up(number, &script);
+            self.plan.pauses.extend(&script.pauses);
+            self.choices(number, asked, &script);
+        }
+        let mut faults = self.tracks.iter().filter_map(|track| track.said.fault);
+        if let Some(fault) = faults.next() {
+            if fault == CutKind::Dead {
+                self.stub.engine.dead.store(true, Ordering::Relaxed);
+            }
+            if !self.request.stream {
+                return Err(Failure::internal(fault.message(self.plan.dead)));
+            }
+        }
+        if !self.request.stream {
+            self.check_size()?;
+        }
+        if self.stub.streaming.request_metrics && self.tracks.len() == 1 {
+            self.envelope.metrics = Some(metrics(&self.plan, &self.tracks));
+        }
+        Ok(())
+    }
+
+    /// Looks one prompt up in the prefix cache, if the server tells of it.
+    fn look_up(&mut self, number: usize, script: &Script) {
+        let (Some(cache), Some(ids)) = (&self.stub.engine.prefix_cache, &self.prompt_ids) else {
+            return;
+        };
+        let found = match script.cached_tokens {
+            Some(cached) => CachedTokens {
+                cached,
+                created: Some(0),
+            },
+            None => cache.prompt(&ids[number]),
+        };
+        self.cached.push(found.cached);
+        let sum = self.plan.cache.get_or_insert_default();
+        sum.cached += found.cached;
+        if self.request.endpoint == Endpoint::Chat {
+            sum.created = Some(sum.created.unwrap_or(0) + found.created.unwrap_or(0));
+        }
+    }
+
+    /// The choices of one prompt.
+    fn choices(&mut self, number: usize, asked: Option<u64>, script: &Script) {
+        let sampling = &self.request.sampling;
+        let engine = &self.stub.engine;
+        let each = self.prompt.each[number];
+        let room = engine
+            .max_model_len
+            .map(|context| context.saturating_sub(each));
+        let max_tokens = match (room, asked) {
+            (Some(room), Some(asked)) => Some(room.min(asked)),
+            (room, asked) => room.or(asked),
+        };
+        // An answer that goes on after its end is repeated up to here.
+        let max_tokens = max_tokens.map(|tokens| tokens.min(MAX_OSL));
+        self.limits.push(max_tokens);
+        let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
+            (&sampling.stop, &sampling.stop_token_ids)
+        } else {
+            (&[], &[])
+        };
+        let rules = Rules {
+            eos_token_ids: &engine.tokenizer.eos_token_ids,
+            // Without a limit an ignored end would never come.
+            ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
+            include_stop: sampling.include_stop_str_in_output,
+            max_tokens,
+            min_tokens: u64::try_from(sampling.min_tokens)
+                .unwrap_or(0)
+                .min(max_tokens.unwrap_or(0)),
+            skip_special_tokens: sampling.skip_special_tokens,
+            stop,
+            stop_token_ids,
+            vocab: &engine.tokenizer.vocab,
+        };
+        let streaming = &self.stub.streaming;
+        let interval = self.request.stream_interval.unwrap_or(1);
+        let grouping = Grouping {
+            first: streaming.tokens_per_chunk,
+            every: streaming
+                .tokens_per_chunk
+                .max(streaming.stream_interval)
+                .max(interval),
+            rhythm: &script.rhythm,
+        };
+        let choices = usize::try_from(sampling.n).unwrap_or(1);
+        let mut tracks = Vec::new();
+        for answer in script.choices.iter().take(choices) {
+            let mut said = match engine.max_osl {
+                Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
+                None => say(answer, script.cut, &rules),
+            };
+            if check::echoes_alone(self.request) {
+                said.hide();
+            }
+            tracks.push(self.track(number, said.grouped(&grouping)));
+        }
+        for track in tracks.iter().cycle().take(choices) {
+            let mut track = track.clone();
+            track.voice.caller = self.caller();
+            self.tracks.push(track);
+        }
+    }
+
+    /// One choice with its parsers and what goes with its tokens.
+    fn track(&self, number: usize, said: Said) -> Track {
+        let is_chat = self.request.endpoint == Endpoint::Chat;
+        let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
+        let is_over = || ReasoningParser::is_over(&self.prompt.texts[number]);
+        let parser = parser.map(|parser| (parser, is_over()));
+        let style = |asked: i128| Style {
+            as_ids: self
+                .request
+                .tokens_as_ids
+                .unwrap_or(self.stub.streaming.tokens_as_ids),
+            // A completion lists the sampled token even if no more is asked for.
+            top: usize::try_from(asked.max(i128::from(!is_chat))).unwrap_or(0),
+        };
+        let vocab = &self.stub.engine.tokenizer.vocab;
+        let style = self.request.sampling.logprobs.map(style);
+        let opening = self.opening(number, style);
+        let before = opening.iter().flat_map(|opening| &opening.logprobs);
+        let offset = before.map(|token| token.token.chars().count()).sum();
+        let logprobs = style.map(|style| logprobs::of_answer(vocab, &said.ids, style, offset));
+        let voice = Voice {
+            caller: None,
+            drops_empty: is_chat && self.stub.parsers.tools.is_some(),
+            hides_reasoning: parser.is_some() && !self.request.include_reasoning,
+            names_calls: !matches!(
+                self.request.template.tool_choice,
+                Some(ToolChoice::Named(_))
+            ),
+            splitter: parser
+                .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
+        };
+        let mut track = Track::new(said, voice);
+        track.logprobs = logprobs.map(Into::into);
+        track.opening = opening;
+        track.prompt_tokens = self.prompt.each[number];
+        track.reasoning_tokens = parser.map(|(parser, is_over)| {
+            reasoning_tokens(self.stub, parser, &track.said, is_over).into()
+        });
+        track
+    }
+
+    /// What finds the tool calls, if the request has tools.
+    fn caller(&mut self) -> Option<Caller> {
+        let template = &self.request.template;
+        let choice = template.tool_choice.as_ref()?;
+        template.tools.as_ref()?;
+        self.stub.parsers.tools?;
+        let form = Form::new(choice, !self.stub.parsers.lax_tool_calls);
+        let parallel = self.request.parallel_tool_calls;
+        Some(Caller::new(form, parallel, self.random.u64(..)))
+    }
+
+    /// What stands before a completion.
+    fn opening(&self, number: usize, style: Option<Style>) -> Option<Arc<Opening>> {
+        let ids = &self.prompt_ids.as_ref()?[number];
+        if self.request.endpoint == Endpoint::Chat {
+            return None;
+        }
+        let echo = self.request.echo;
+        let vocab = &self.stub.engine.tokenizer.vocab;
+        let opening = Opening {
+            logprobs: match style.filter(|_| echo) {
+                Some(style) => logprobs::of_prompt(vocab, ids, style),
+                None => Vec::new(),
+            },
+            prompt_token_ids: (echo || self.request.return_token_ids && self.tells_prompt())
+                .then(|| ids.clone()),
+            text: if echo {
+                self.prompt.texts[number].to_string()
+            } else {
+                String::new()
+            },
+        };
+        Some(opening.into())
+    }
+
+    /// Whether the choice in the making has the prompt's ids: of a generate answer only the first.
+    fn tells_prompt(&self) -> bool {
+        self.request.output_mode.is_none() || self.tracks.is_empty()
+    }
+
+    /// The answer as it will be sent.
+    pub(super) fn reply(self) -> Reply {
+        let usage = timeline::total_usage(&self.plan, &self.tracks);
+        let sends_usage = !self.request.stream || self.plan.usage != UsagePolicy::Omit;
+        let facts = Facts {
+            finish_reason: self.tracks.first().map(finish_reason),
+            prompt_tokens: Some(self.prompt.tokens),
+            reasoning_tokens: usage.reasoning_tokens,
+            response_id: Some(self.envelope.id.clone()),
+            stream: Some(self.request.stream),
+            usage: sends_usage.then_some(usage),
+            works: Some(self.works()),
+            ..Facts::default()
+        };
+        let body = if self.request.stream {
+            let encoder = Encoder::new(self.stub.dialect, self.envelope);
+            let events = Events::new(self.plan, self.tracks);
+            Body::Stream(Timeline::new(encoder, events).into())
+        } else {
+            Body::Whole(self.whole())
+        };
+        Reply {
+            body,
+            facts,
+            ..Reply::empty(200)
+        }
+    }
+
+    /// What the engine does for each choice.
+    fn works(&self) -> Arc<[Work]> {
+        let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
+        let work = |(index, track): (usize, &Track)| {
+            let (number, choice) = (index / choices, index % choices);
+            Work {
+                // What the cache had is told once for all choices of a prompt.
+                cached_tokens: self.cached.get(number).copied().filter(|_| choice == 0),
+                choices,
+                finish: work::finish(&track.said),
+                first_due: self.plan.pace.due(0),
+                last_due: timeline::whole_due(&self.plan, std::slice::from_ref(track)),
+                max_tokens: self.limits[number],
+                prompt_tokens: self.prompt.each[number],
+                steps: track.said.outputs.len() as u64,
+                tokens: track.said.tokens(),
+            }
+        };
+        self.tracks.iter().enumerate().map(work).collect()
+    }
+}
+
+/// The finish reason that a stream will end with.
+pub(crate) fn finish_reason(track: &Track) -> &'static str {
+    let mut voice = track.voice.clone();
+    if voice.caller.is_some() {
+        voice.feed(&track.said.text, &track.said.ids, true);
+    }
+    voice.finish(&track.said.finish).reason.as_str()
+}
+
+/// The role that answers: the last message's where no generation prompt was added.
+fn role<'r>(request: &'r Request<'_>) -> &'r str {
+    match &request.prompt {
+        Prompt::Messages(messages) if !request.template.add_generation_prompt => {
+            messages.last().map_or("assistant", |last| &*last.role)
+        }
+        _ => "assistant",
+    }
+}
+
+/// The final message, if it is to be said again: that of the role that answers.
+fn echo(request: &Request<'_>) -> Option<String> {
+    let Prompt::Messages(messages) = &request.prompt else {
+        return None;
+    };
+    let last = messages.last().filter(|_| request.echo)?;
+    let is_own = last.role == role(request) && !last.content.is_empty();
+    is_own.then(|| last.content.to_string())
+}
+
+/// How long an answer takes by plan.
+fn metrics(plan: &Plan, tracks: &[Track]) -> Metrics {
+    let first = plan.pace.due(0);
+    let last = timeline::whole_due(plan, tracks);
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let tokens: u64 = tracks.iter().map(|track| track.said.tokens()).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
+    let (tokens, gaps) = (tokens as f64, tokens.saturating_sub(1).max(1) as f64);
+    let generation_time_ms = milliseconds(last.saturating_sub(first));
+    Metrics {
+        generation_time_ms,
+        mean_itl_ms: generation_time_ms / gaps,
+        time_to_first_token_ms: milliseconds(first),
+        tokens_per_second: if last.is_zero() {
+            0.0
+        } else {
+            tokens / last.as_secs_f64()
+        },
+    }
+}
+
+/// Tokens of reasoning by each step, tags left out: `qwen3` counts all before the closing tag but the
+/// end token, `deepseek_r1` all between the tags.
+fn reasoning_tokens(stub: &Stub, parser: ReasoningParser, said: &Said, is_over: bool) -> Vec<u64> {
+    let tokenizer = &stub.engine.tokenizer;
+    let Tags { open, close } = Tags::find(&tokenizer.vocab);
+    let call = tokenizer.vocab.added(tools::OPEN);
+    let unopened = parser.counts_unopened();
+    let mut reasons = unopened && !is_over;
+    let mut count = 0;
+    let mut start = 0;
+    let mut counts = Vec::with_capacity(said.outputs.len());
+    for output in &said.outputs {
+        for &id in &said.ids[start..output.ids_end] {
+            if Some(id) == close || (unopened && Some(id) == call) {
+                reasons = false;
+            } else if Some(id) == open {
+                reasons |= !unopened;
+            } else {
+                let is_end = tokenizer.eos_token_ids.contains(&id);
+                count += u64::from(reasons && !(unopened && is_end));
+            }
+        }
+        start = output.ids_end;
+        counts.push(count);
+    }
+    counts
+}
