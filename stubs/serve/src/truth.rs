@@ -121,6 +121,13 @@ impl Record {
         Some(tokens.sum())
     }
 
+    /// Nothing ended that was cut before its end.
+    fn finish_reason(&self) -> Option<&'static str> {
+        let ends = |chunk: &Chunk| matches!(chunk.kind, Kind::Body | Kind::Finish);
+        let ended = self.ended == Ended::Done || self.chunks.iter().any(ends);
+        self.facts.finish_reason.filter(|_| ended)
+    }
+
     fn usage_sent(&self) -> Option<UsageSent> {
         let usage = self.facts.usage?;
         let carries = |chunk: &Chunk| matches!(chunk.kind, Kind::Body | Kind::Usage);
@@ -153,7 +160,7 @@ impl Record {
             prompt_tokens: facts.prompt_tokens,
             completion_tokens: self.completion_tokens(),
             reasoning_tokens: facts.reasoning_tokens,
-            finish_reason: facts.finish_reason,
+            finish_reason: self.finish_reason(),
             usage_sent: self.usage_sent(),
             chunks: &self.chunks,
             ended: self.ended,
