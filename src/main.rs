@@ -96,6 +96,7 @@ fn refused(error: &clap::Error) -> ExitCode {
             let told: Vec<&str> = told
                 .map(|line| line.trim().trim_start_matches("error: "))
                 .filter(|line| !line.starts_with("For more information"))
+                .filter(|line| !line.starts_with("tip: to pass"))
                 .collect();
             failed(2, &anyhow::anyhow!("{}", told.join(" ")))
         }

@@ -49,7 +49,8 @@ impl Ignored {
 impl Args for Ignored {
     fn augment_args(command: Command) -> Command {
         let switches = SWITCHES.map(|name| flag(name).action(ArgAction::SetTrue));
-        command.args(switches).args(VALUES.map(flag))
+        let values = VALUES.map(|name| flag(name).value_name("VALUE"));
+        command.args(switches).args(values)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -58,7 +59,10 @@ impl Args for Ignored {
 }
 
 fn flag(name: &'static str) -> Arg {
-    Arg::new(name).long(name).hide(true)
+    Arg::new(name)
+        .long(name)
+        .help("Changes nothing")
+        .help_heading("Accepted, since real command lines have them")
 }
 
 impl FromArgMatches for Ignored {
