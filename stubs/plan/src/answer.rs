@@ -17,8 +17,6 @@ use crate::reply::{Body, Facts, Rendered, Reply, Whole};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{Plan, Track};
 
-pub(crate) use play::finish_reason;
-
 /// Answers a request, or says why not.
 pub(crate) fn reply(
     stub: &Stub,

@@ -8,7 +8,7 @@ use wire::failure::Failure;
 use wire::request::{Request, UsagePolicy};
 use wire::usage::Usage;
 
-use crate::answer::{self, Answer};
+use crate::answer::Answer;
 use crate::layout::Moments;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Reply, Whole};
@@ -48,7 +48,7 @@ impl<'a> Played<'a> {
         answer.play()?;
         let usage = timeline::total_usage(&answer.plan, &answer.tracks);
         let facts = Facts {
-            finish_reason: answer.tracks.first().map(answer::finish_reason),
+            finish_reason: answer.finish_reason(),
             prompt_tokens: Some(prompt.tokens),
             reasoning_tokens: usage.reasoning_tokens,
             response_id: Some(answer.envelope.id.clone()),

@@ -274,7 +274,7 @@ impl<'a> Answer<'a> {
         let usage = timeline::total_usage(&self.plan, &self.tracks);
         let sends_usage = !self.request.stream || self.plan.usage != UsagePolicy::Omit;
         let facts = Facts {
-            finish_reason: self.tracks.first().map(finish_reason),
+            finish_reason: self.finish_reason(),
             prompt_tokens: Some(self.prompt.tokens),
             reasoning_tokens: usage.reasoning_tokens,
             response_id: Some(self.envelope.id.clone()),
@@ -297,6 +297,24 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The finish reason that the first choice will end with.
+    pub(crate) fn finish_reason(&self) -> Option<&'static str> {
+        let track = self.tracks.first()?;
+        let (mut voice, said) = (track.voice.clone(), &track.said);
+        let finish = match &voice.caller {
+            None => said.finish.clone(),
+            Some(_) if self.request.stream => {
+                voice.feed(&said.text, &said.ids, true);
+                voice.finish(&said.finish)
+            }
+            Some(_) => {
+                voice.whole(&said.text);
+                self.whole_finish(&voice, &said.finish)
+            }
+        };
+        Some(finish.reason.as_str())
+    }
+
     /// What the engine does for each choice.
     fn works(&self) -> Arc<[Work]> {
         let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
@@ -317,15 +335,6 @@ impl<'a> Answer<'a> {
         };
         self.tracks.iter().enumerate().map(work).collect()
     }
-}
-
-/// The finish reason that a stream will end with.
-pub(crate) fn finish_reason(track: &Track) -> &'static str {
-    let mut voice = track.voice.clone();
-    if voice.caller.is_some() {
-        voice.feed(&track.said.text, &track.said.ids, true);
-    }
-    voice.finish(&track.said.finish).reason.as_str()
 }
 
 /// The role that answers: the last message's where no generation prompt was added.

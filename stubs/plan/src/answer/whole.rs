@@ -107,7 +107,8 @@ impl Answer<'_> {
         matches!(choice, Some(ToolChoice::Named(_) | ToolChoice::Required))
     }
 
-    fn whole_finish(&self, voice: &Voice, finish: &Finish<'static>) -> Finish<'static> {
+    /// The finish of an answer that is not streamed.
+    pub(super) fn whole_finish(&self, voice: &Voice, finish: &Finish<'static>) -> Finish<'static> {
         let finish = voice.finish(finish);
         let choice = &self.request.template.tool_choice;
         let missed = matches!(choice, Some(ToolChoice::Required))

@@ -319,3 +319,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_broken_call_ends_as_the_answer_says() {
+    let bpe = tokenizer("bpe");
+    let broken = r#"{"s":{"choices":[{"text":"<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>"}]}}"#;
+    let source = ScriptFile::from_json(broken, &bpe).unwrap();
+    let mut stub = Stub::echo(bpe);
+    stub.engine.source = Box::new(source);
+    stub.parsers.tools = Some(ToolParser::Hermes);
+    for stream in [false, true] {
+        let tool = json!({"type": "function", "function": {"name": "f"}});
+        let body = json!({"messages": [{"role": "user", "content": "?"}], "tools": [tool], "stream": stream});
+        let reply = ask(&stub, "/v1/chat/completions", &body);
+        let told = reply.facts.finish_reason;
+        let (choices, _) = spoken(reply);
+        assert_eq!(told, Some(&*choices[0].finish));
+    }
+}
