@@ -3,132 +3,25 @@
 //! The set is closed, so a dialect is an enum and this is the one place that matches on it.
 
 mod encoder;
+mod envelope;
 mod key;
 pub mod vllm;
 
 pub use encoder::{Encoder, Field};
+pub use envelope::{Content, Envelope, Head, Headers, Metrics, Models};
 
 pub use vllm::Render;
 
-use crate::chunk::{Chunk, TokenLogprob};
+use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
 use crate::metrics::Snapshot;
-use crate::request::{Endpoint, OutputMode, Request, Sampling, UsagePolicy};
+use crate::request::{Endpoint, Request, Sampling, UsagePolicy};
 
 /// A server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dialect {
     /// vLLM's `OpenAI` server.
     Vllm(&'static vllm::Profile),
-}
-
-/// What all chunks of one answer share.
-#[derive(Clone, Debug)]
-pub struct Envelope {
-    /// `created`, in seconds.
-    pub created: u64,
-    /// Which route answers.
-    pub endpoint: Endpoint,
-    /// `system_fingerprint`
-    pub fingerprint: Option<String>,
-    /// `id`
-    pub id: String,
-    /// `model`
-    pub model: String,
-    /// `metrics`, where the server adds them.
-    pub metrics: Option<Metrics>,
-    /// `prompt_logprobs` of a chat, where the request asked for them.
-    pub prompt_logprobs: Option<Vec<Option<TokenLogprob>>>,
-    /// `prompt_text`, where the request asked for it.
-    pub prompt_text: Option<String>,
-    /// `prompt_token_ids`, where the request asked for them.
-    pub prompt_token_ids: Option<Vec<u32>>,
-    /// `output_mode`, where `/inference/v1/generate` answers.
-    pub output_mode: Option<OutputMode>,
-    /// Which chunks carry usage.
-    pub usage: UsagePolicy,
-}
-
-/// How long one request took, as the server says it; milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Metrics {
-    /// From the first token to the last.
-    pub generation_time_ms: f64,
-    /// Between tokens.
-    pub mean_itl_ms: f64,
-    /// From the arrival to the first token.
-    pub time_to_first_token_ms: f64,
-    /// Tokens a second.
-    pub tokens_per_second: f64,
-}
-
-/// What a response head says beside its status.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Content {
-    /// No body.
-    Empty,
-    /// A JSON body of that many bytes.
-    Json(usize),
-    /// An event stream.
-    Stream,
-    /// A plain text of that many bytes.
-    Text(usize),
-    /// A body of which the head of an answer to `HEAD` tells nothing but its type.
-    Untold,
-}
-
-impl Content {
-    /// The body's length in bytes, where the head tells it.
-    pub fn length(self) -> Option<usize> {
-        match self {
-            Self::Empty => Some(0),
-            Self::Json(bytes) | Self::Text(bytes) => Some(bytes),
-            Self::Stream | Self::Untold => None,
-        }
-    }
-}
-
-/// The head of a response.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// The connection ends with this response.
-    pub close: bool,
-    /// The body.
-    pub content: Content,
-    /// The `date` header.
-    pub date: &'a str,
-    /// Headers of this answer's own.
-    pub headers: &'a Headers,
-    /// HTTP status.
-    pub status: u16,
-}
-
-/// Headers that some answers have, by where they stand.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Headers {
-    /// Before `content-length`.
-    pub first: Vec<(&'static str, String)>,
-    /// Behind `content-type`.
-    pub middle: Vec<(&'static str, String)>,
-    /// Behind `vary`.
-    pub last: Vec<(&'static str, String)>,
-    /// Made outside the layer that adds `vary`.
-    pub without_vary: bool,
-    /// A content type other than the usual one.
-    pub content_type: Option<&'static str>,
-}
-
-/// A served model list's facts.
-#[derive(Clone, Copy, Debug)]
-pub struct Models<'a> {
-    /// `created`, in seconds.
-    pub created: u64,
-    /// Longest context in tokens, if there is a limit.
-    pub max_model_len: Option<u64>,
-    /// The served names.
-    pub names: &'a [String],
-    /// The model argument.
-    pub root: &'a str,
 }
 
 impl Dialect {
