@@ -197,12 +197,7 @@ const METHODS: [&str; 35] = [
 ];
 
 fn lines_end_in_crlf(head: &[u8]) -> bool {
-    let mut previous = 0;
-    head.iter().all(|&byte| {
-        let strict = byte != b'\n' || previous == b'\r';
-        previous = byte;
-        strict
-    })
+    memchr::memchr_iter(b'\n', head).all(|at| head[..at].ends_with(b"\r"))
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a head")]

@@ -92,6 +92,9 @@ impl Errors {
     }
 
     pub(super) fn check(&mut self, value: &Json<'_>, kind: &Kind) {
+        if self.quiet && self.count > 0 {
+            return;
+        }
         match *kind {
             Kind::Any => {}
             Kind::Bool => {
@@ -224,6 +227,9 @@ impl Errors {
     fn check_literal(&mut self, value: &Json<'_>, words: &[&str]) {
         if value.as_str().is_some_and(|text| words.contains(&text)) {
             return;
+        }
+        if self.quiet {
+            return self.plain("literal_error", "", value);
         }
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let expected = match quoted.split_last() {
