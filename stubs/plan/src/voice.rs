@@ -102,7 +102,10 @@ impl Voice {
     pub(crate) fn finish(&self, finish: &Finish<'static>) -> Finish<'static> {
         let called = self.caller.as_ref().is_some_and(Caller::has_called);
         if called && self.names_calls && finish.reason == FinishReason::Stop {
-            return FinishReason::ToolCalls.into();
+            return Finish {
+                reason: FinishReason::ToolCalls,
+                ..finish.clone()
+            };
         }
         finish.clone()
     }

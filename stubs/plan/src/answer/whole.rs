@@ -115,7 +115,10 @@ impl Answer<'_> {
             && voice.caller.is_some()
             && finish.reason == FinishReason::Stop;
         if missed && !self.stub.dialect.missing_call_stops() {
-            return FinishReason::ToolCalls.into();
+            return Finish {
+                reason: FinishReason::ToolCalls,
+                ..finish
+            };
         }
         finish
     }
