@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::json::{Json, Object};
 use crate::python;
 use crate::request::{Endpoint, Request};
-use crate::schema::{Field, INT, Kind, nullable, required};
+use crate::schema::{self as pydantic, Field, INT, Kind, nullable, required};
 
 use super::request::{checked, json};
 use super::responses_request::{member, object, word};
@@ -83,6 +83,7 @@ const TOOL: Kind = Kind::Model(&[
 const TOOL_CHOICE: Kind = Kind::Model(&[
     required("type", Kind::Literal(&["auto", "any", "tool", "none"])),
     nullable("name", Kind::Str),
+    nullable("disable_parallel_tool_use", Kind::Bool),
 ]);
 
 /// Members that a chat request has too, by their names here and there.
@@ -127,7 +128,9 @@ fn chat<'a>(asked: &Object<'a>) -> Request<'a> {
     if let Some(Json::Array(tools)) = given("tools") {
         let tools = tools.iter().filter_map(tool).collect();
         members.push(member("tools", Json::Array(tools)));
-        members.push(member("tool_choice", tool_choice(given("tool_choice"))));
+        let choice = given("tool_choice").and_then(Json::as_object);
+        members.push(member("tool_choice", tool_choice(choice)));
+        members.extend(choice.map(|choice| member("parallel_tool_calls", parallel(choice))));
     }
     Request::from_checked(Endpoint::Chat, Object(members))
 }
@@ -148,8 +151,14 @@ fn tool<'a>(tool: &Json<'a>) -> Option<Json<'a>> {
     ]))
 }
 
-fn tool_choice<'a>(choice: Option<&Json<'a>>) -> Json<'a> {
-    let choice = choice.and_then(Json::as_object);
+/// Several calls may come at once unless that is disabled.
+fn parallel<'a>(choice: &Object<'a>) -> Json<'a> {
+    let disabled = choice.get("disable_parallel_tool_use");
+    let is_disabled = disabled.is_some_and(|value| pydantic::bool(value).unwrap_or(false));
+    Json::Bool(!is_disabled)
+}
+
+fn tool_choice<'a>(choice: Option<&Object<'a>>) -> Json<'a> {
     let get = |name| choice.and_then(|choice| choice.get(name));
     match (get("type").and_then(Json::as_str), get("name")) {
         (Some("any"), _) => word("required"),
