@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use wire::chunk::Delta;
-use wire::finish::FinishReason;
+use wire::finish::{Finish, FinishReason};
 use wire::http1;
 
 use crate::script::CutKind;
@@ -24,7 +24,7 @@ pub(crate) trait Layout: fmt::Debug {
 }
 
 /// How an answer ends: why, or by what fault.
-pub(crate) type End = Result<FinishReason, CutKind>;
+pub(crate) type End = Result<Finish<'static>, CutKind>;
 
 /// Events that wait to be sent.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Queue {
     /// When the next one is due.
     pub(crate) due: Duration,
     events: VecDeque<(Step, Vec<u8>)>,
-    is_cut: bool,
+    cut: Option<CutKind>,
     /// Tokens that no event has told of.
     untold: u32,
 }
@@ -55,8 +55,8 @@ impl Queue {
     }
 
     /// Ends the body without its last chunk.
-    pub(crate) fn cut(&mut self) {
-        self.is_cut = true;
+    pub(crate) fn cut(&mut self, fault: CutKind) {
+        self.cut = Some(fault);
     }
 }
 
@@ -90,9 +90,9 @@ impl Laid {
         self.queue.events.front().map(|(step, _)| step.due)
     }
 
-    /// The body has no end.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.queue.is_cut
+    /// The fault by which the body has no end.
+    pub(crate) fn cut(&self) -> Option<CutKind> {
+        self.queue.cut
     }
 
     /// Appends the next event as one HTTP chunk, the last with the end of the body.
@@ -101,7 +101,7 @@ impl Laid {
         let (step, bytes) = self.queue.events.pop_front()?;
         http1::write_chunk(out, |out| out.extend_from_slice(&bytes));
         self.fill();
-        if self.queue.events.is_empty() && !self.queue.is_cut {
+        if self.queue.events.is_empty() && self.queue.cut.is_none() {
             out.extend_from_slice(http1::LAST_CHUNK);
         }
         Some(step)
@@ -119,7 +119,7 @@ impl Laid {
 pub(crate) struct Moments {
     plan: Plan,
     track: Track,
-    reason: FinishReason,
+    finish: Finish<'static>,
     step: usize,
     tokens: u64,
 }
@@ -129,7 +129,7 @@ impl Moments {
         Self {
             plan,
             track,
-            reason: FinishReason::Stop,
+            finish: FinishReason::Stop.into(),
             step: 0,
             tokens: 0,
         }
@@ -157,7 +157,7 @@ impl Moments {
     fn step(&mut self, layout: &mut dyn Layout, events: &mut Queue) -> bool {
         let step = self.step;
         let Some(output) = self.track.said.outputs.get(step).copied() else {
-            layout.end(Ok(self.reason), events);
+            layout.end(Ok(self.finish.clone()), events);
             return true;
         };
         if let Some(fault) = self.track.fault(step) {
@@ -170,7 +170,9 @@ impl Moments {
         events.due = self.due(step, self.tokens);
         events.untold += output.tokens;
         if let Some((choice, _)) = self.track.choice(step, &self.plan) {
-            self.reason = choice.finish.map_or(self.reason, |finish| finish.reason);
+            if let Some(finish) = choice.finish {
+                self.finish = finish;
+            }
             layout.moment(choice.delta, events);
         }
         false

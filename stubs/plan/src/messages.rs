@@ -2,7 +2,9 @@
 
 use wire::chunk::{Delta, ToolCall};
 use wire::dialect::Dialect;
-use wire::dialect::vllm::messages::{BadArguments, Block, BlockKind, Event, Message};
+use wire::dialect::vllm::messages::{
+    BadArguments, Block, BlockKind, Calls, Ending, Event, Message,
+};
 use wire::failure::Failure;
 use wire::finish::FinishReason;
 use wire::request::Request;
@@ -87,12 +89,22 @@ fn whole(stub: &Stub, played: &mut Played<'_>) -> Result<Body, Failure> {
         let text = call.arguments.unwrap_or_default().into_owned();
         content.push(Block { kind, text });
     }
+    let calls = match content.last() {
+        // A message of which a call is no JSON does not encode.
+        Some(block) if matches!(block.kind, BlockKind::ToolUse { .. }) => Calls::Complete,
+        Some(_) => Calls::None,
+        None => {
+            let (kind, text) = (BlockKind::Text, String::new());
+            content.push(Block { kind, text });
+            Calls::None
+        }
+    };
+    let finish = choice.finish;
+    let finish = &finish.unwrap_or_else(|| FinishReason::Stop.into());
     let envelope = played.envelope();
     let message = Message {
         content: &content,
-        finish_reason: choice
-            .finish
-            .map_or(FinishReason::Stop, |finish| finish.reason),
+        ending: Ending { calls, finish },
         id: &envelope.id,
         model: &envelope.model,
         usage: played.usage,
@@ -122,6 +134,7 @@ fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
     let moments = played.moments();
     let envelope = played.envelope();
     let writer = Writer {
+        arguments: None,
         block: None,
         dialect,
         id: envelope.id.clone(),
@@ -138,6 +151,8 @@ fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
 /// A stream's blocks in the making.
 #[derive(Debug)]
 struct Writer {
+    /// Those of the last call.
+    arguments: Option<String>,
     /// The block that is open.
     block: Option<BlockKind>,
     dialect: Dialect,
@@ -182,9 +197,11 @@ impl Layout for Writer {
         for call in delta.tool_calls {
             if call.name.is_some() {
                 self.open(tool_use(&call), events);
+                self.arguments = Some(String::new());
             }
             let arguments = call.arguments.as_deref().unwrap_or_default();
-            if !arguments.is_empty() {
+            if let Some(all) = self.arguments.as_mut().filter(|_| !arguments.is_empty()) {
+                all.push_str(arguments);
                 self.delta(arguments, Kind::Tool, events);
             }
         }
@@ -192,13 +209,18 @@ impl Layout for Writer {
 
     fn end(&mut self, end: End, events: &mut Queue) {
         match end {
-            Ok(reason) => {
+            Ok(finish) => {
                 self.close(events);
-                let delta = Event::MessageDelta(reason, self.usage);
+                let calls = Calls::of(self.arguments.as_deref());
+                let finish = &finish;
+                let delta = Event::MessageDelta(Ending { calls, finish }, self.usage);
                 self.event(delta, Kind::Usage, events);
                 self.event(Event::MessageStop, Kind::Done, events);
             }
             Err(fault) => {
+                if self.dialect.ends_failed_blocks() {
+                    self.close(events);
+                }
                 let message = fault.message(self.dialect.dead_engine());
                 self.event(Event::Error(message), Kind::Error, events);
             }
@@ -226,9 +248,9 @@ impl Writer {
         };
         if let BlockKind::Thinking { signature } = &block {
             let signature = Event::Signature(self.index, signature);
-            self.event(signature, Kind::Finish, events);
+            self.event(signature, Kind::Role, events);
         }
-        self.event(Event::BlockStop(self.index), Kind::Finish, events);
+        self.event(Event::BlockStop(self.index), Kind::Role, events);
         self.index += 1;
     }
 

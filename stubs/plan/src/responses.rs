@@ -95,11 +95,11 @@ fn whole(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Bo
     let status = status(reason.unwrap_or(FinishReason::Stop));
     let random = played.random();
     let mut output = Vec::new();
-    let mut add = |kind: ItemKind, status, text: &str| {
+    let mut add = |kind: ItemKind, text: &str| {
         output.push(Item {
             id: kind.id(random.u64(..)),
+            status: (kind != ItemKind::Reasoning).then_some(Status::Completed),
             kind,
-            status,
             text: text.to_owned(),
         });
     };
@@ -110,14 +110,19 @@ fn whole(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Bo
         ..
     } = choice.delta;
     if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
-        add(ItemKind::Reasoning, None, &text);
+        add(ItemKind::Reasoning, &text);
     }
     if let Some(text) = content.filter(|text| !text.is_empty()) {
-        add(ItemKind::Message, Some(status), &text);
+        add(ItemKind::Message, &text);
     }
     for call in tool_calls {
         let arguments = call.arguments.clone().unwrap_or_default();
-        add(called(&call), Some(Status::Completed), &arguments);
+        add(called(&call), &arguments);
+    }
+    // A limit cuts the last item alone, and is not told of whole reasoning.
+    let last = output.last_mut().and_then(|last| last.status.as_mut());
+    if let Some(last) = last {
+        *last = status;
     }
     let snapshot = Snapshot {
         output: &output,
@@ -223,12 +228,13 @@ impl Layout for Writer {
     }
 
     fn end(&mut self, end: End, events: &mut Queue) {
-        let Ok(reason) = end else {
-            return events.cut();
+        let finish = match end {
+            Ok(finish) => finish,
+            Err(fault) => return events.cut(fault),
         };
-        self.status = status(reason);
+        self.status = status(finish.reason);
         self.close(self.status, events);
-        events.push(Kind::Done, std::mem::take(&mut self.last));
+        events.push(Kind::Usage, std::mem::take(&mut self.last));
     }
 }
 
@@ -268,22 +274,19 @@ impl Writer {
         }
     }
 
-    /// Ends the item that is open, if one is; a limit is told of messages alone.
+    /// Ends the item that is open, if one is.
     fn close(&mut self, status: Status, events: &mut Queue) {
         let is_open = std::mem::take(&mut self.is_open);
         let Some(item) = self.items.last_mut().filter(|_| is_open) else {
             return;
         };
         let has_parts = item.kind.has_parts();
-        item.status = Some(match item.kind {
-            ItemKind::Message => status,
-            _ => Status::Completed,
-        });
-        self.event(Event::TextDone, Kind::Finish, events);
+        item.status = Some(status);
+        self.event(Event::TextDone, Kind::Role, events);
         if has_parts {
-            self.event(Event::PartDone, Kind::Finish, events);
+            self.event(Event::PartDone, Kind::Role, events);
         }
-        self.event(Event::ItemDone, Kind::Finish, events);
+        self.event(Event::ItemDone, Kind::Role, events);
     }
 
     /// An event of the last item.

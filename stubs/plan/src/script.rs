@@ -96,6 +96,19 @@ pub enum CutKind {
     Repetition,
 }
 
+impl CutKind {
+    /// The word for it in a script file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Abort => "abort",
+            Self::Dead => "dead",
+            Self::Error => "error",
+            Self::Raise => "raise",
+            Self::Repetition => "repetition",
+        }
+    }
+}
+
 impl Answer {
     /// Tokens of the pieces, the end not counted.
     pub fn tokens(&self) -> u64 {

@@ -41,11 +41,11 @@ pub enum Kind {
     Finish,
     /// Reasoning.
     Reasoning,
-    /// The role.
+    /// The role, or what frames a part of an answer.
     Role,
     /// Tool calls.
     Tool,
-    /// Usage alone.
+    /// Usage, with no text beside it.
     Usage,
 }
 
@@ -104,9 +104,12 @@ impl Timeline {
         }
     }
 
-    /// The body ends without its end: the server gives up, and the connection with it.
-    pub fn is_cut(&self) -> bool {
-        matches!(&self.0, Form::Laid(events) if events.is_cut())
+    /// The fault by which the body ends without its end: the server gives up, and the connection with it.
+    pub fn cut(&self) -> Option<CutKind> {
+        match &self.0 {
+            Form::Chunks { .. } => None,
+            Form::Laid(events) => events.cut(),
+        }
     }
 
     /// Appends the next event as one HTTP chunk, the last with the end of the body.

@@ -3,6 +3,7 @@
 use std::io;
 
 use plan::reply::{Body, Facts, Reply};
+use plan::script::CutKind;
 use plan::stub::Call;
 use plan::{Route, Step};
 use tokio::time::Instant;
@@ -31,6 +32,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Exchange {
     /// What follows the head, which stands in the connection's output already.
     body: Body,
+    /// The fault that leaves the answer without its end.
+    cut: Option<CutKind>,
     is_head: bool,
     outcome: Outcome,
     progress: Progress,
@@ -90,6 +93,7 @@ impl Exchange {
         };
         Self {
             body: reply.body,
+            cut: None,
             is_head: head.method == "HEAD",
             outcome: if head.keep_alive {
                 Outcome::KeepAlive
@@ -139,6 +143,7 @@ impl Exchange {
         let received = Instant::now();
         Self {
             body: Body::Empty,
+            cut: None,
             is_head: false,
             outcome: Outcome::Close,
             progress: Progress::default(),
@@ -159,7 +164,7 @@ impl Exchange {
         connection.output.clear();
         let is_stopping = *connection.worker.shared.phase.borrow() == Phase::Stopping;
         self.record.ended = match sent {
-            Ok(()) => Ended::Done,
+            Ok(()) => self.cut.map_or(Ended::Done, Ended::Fault),
             Err(_) if is_stopping => Ended::Drain,
             Err(_) => Ended::ClientAbort,
         };
@@ -204,7 +209,8 @@ impl Exchange {
                         self.flush(connection).await?;
                     }
                 }
-                if timeline.is_cut() {
+                self.cut = timeline.cut();
+                if self.cut.is_some() {
                     self.outcome = Outcome::Close;
                 }
                 self.flush(connection).await

@@ -11,16 +11,16 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 use plan::reply::Facts;
+use plan::script::CutKind;
 use plan::{Kind, Step};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// Records that wait to be written.
 const QUEUE: usize = 1 << 16;
 
 /// How an exchange ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
     /// The client went away.
     ClientAbort,
@@ -28,6 +28,19 @@ pub(crate) enum Ended {
     Done,
     /// The server stopped before all was sent.
     Drain,
+    /// The engine failed, and the answer has no end.
+    Fault(CutKind),
+}
+
+impl Serialize for Ended {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::ClientAbort => serializer.serialize_str("client_abort"),
+            Self::Done => serializer.serialize_str("done"),
+            Self::Drain => serializer.serialize_str("drain"),
+            Self::Fault(fault) => serializer.collect_str(&format_args!("fault:{}", fault.name())),
+        }
+    }
 }
 
 /// One HTTP request and what became of it.
@@ -121,9 +134,9 @@ impl Record {
         Some(tokens.sum())
     }
 
-    /// Nothing ended that was cut before its end.
+    /// Nothing ended that was cut before its end, which has come where there is usage.
     fn finish_reason(&self) -> Option<&'static str> {
-        let ends = |chunk: &Chunk| matches!(chunk.kind, Kind::Body | Kind::Finish);
+        let ends = |chunk: &Chunk| matches!(chunk.kind, Kind::Body | Kind::Finish | Kind::Usage);
         let ended = self.ended == Ended::Done || self.chunks.iter().any(ends);
         self.facts.finish_reason.filter(|_| ended)
     }

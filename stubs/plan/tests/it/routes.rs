@@ -9,6 +9,7 @@ use plan::stub::Stub;
 use plan::{Kind, ReasoningParser, Step, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wire::dialect::Dialect;
 
 use crate::support::{ask, tokenizer};
 
@@ -25,7 +26,7 @@ fn events(reply: Reply) -> (Vec<(Step, Value)>, bool) {
         steps.push((step, json.unwrap()));
     }
     let ends = all.ends_with(b"\r\n0\r\n\r\n");
-    assert_ne!(ends, timeline.is_cut());
+    assert_eq!(ends, timeline.cut().is_none());
     (steps, ends)
 }
 
@@ -120,7 +121,7 @@ fn a_fault_cuts_a_response_and_is_told_in_a_message() {
         &response_body("[[fault]]", true),
     ));
     assert!(!ends);
-    assert!(steps.iter().all(|(step, _)| step.kind != Kind::Done));
+    assert!(steps.iter().all(|(step, _)| step.kind != Kind::Usage));
     let (mut steps, ends) = events(ask(
         &stub(),
         "/v1/messages",
@@ -129,8 +130,184 @@ fn a_fault_cuts_a_response_and_is_told_in_a_message() {
     assert!(ends);
     let (step, error) = steps.pop().unwrap();
     assert_eq!(step.kind, Kind::Error);
-    let expected = json!({"type": "internal_error", "message": "Internal server error"});
+    let expected = json!({"type": "api_error", "message": "Internal server error"});
     assert_eq!(error["error"], expected);
+}
+
+/// A stub of a profile that says `text`.
+fn saying(profile: &str, text: &str) -> Stub {
+    let mut stub = stub();
+    let script = json!({"say": {"choices": [{"text": text}]}}).to_string();
+    let source = ScriptFile::from_json(&script, &stub.engine.tokenizer).unwrap();
+    stub.engine.source = Box::new(source);
+    stub.dialect = Dialect::named(profile).unwrap();
+    stub
+}
+
+const CALLS: &str = r#"<tool_call>{"name": "f", "arguments": {"b": 1}}</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>"#;
+
+/// What a message ends with, streamed and whole.
+fn endings(stub: &Stub, more: &Value) -> [Value; 2] {
+    let ask = |stream| {
+        let mut body = message_body("?", stream);
+        let members = body.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        ask(stub, "/v1/messages", &body)
+    };
+    let (mut streamed, ends) = events(ask(true));
+    assert!(ends);
+    streamed.pop();
+    let (step, mut delta) = streamed.pop().unwrap();
+    assert_eq!(step.kind, Kind::Usage);
+    let whole = whole(ask(false));
+    let whole = ["stop_reason", "stop_sequence"].map(|name| whole[name].clone());
+    [delta["delta"].take(), whole.into()]
+}
+
+#[test]
+fn a_message_tells_what_stopped_it() {
+    let named = json!({"tool_choice": {"type": "tool", "name": "f"}});
+    let stop = |stop: &str| json!({"stop_sequences": [stop]});
+    for profile in ["vllm-0.33.0", "vllm-0.32.0"] {
+        for (text, more, reason, sequence) in [
+            ("a STOP b", stop("STOP"), "stop_sequence", json!("STOP")),
+            ("a b", stop("STOP"), "end_turn", Value::Null),
+            ("a b", json!({"max_tokens": 1}), "max_tokens", Value::Null),
+            (CALLS, named.clone(), "tool_use", Value::Null),
+            (CALLS, json!({}), "tool_use", Value::Null),
+            // The stop string comes behind whole calls.
+            (CALLS, stop("</tool_call>"), "tool_use", Value::Null),
+        ] {
+            let [streamed, whole] = endings(&saying(profile, text), &more);
+            assert_eq!(whole, json!([reason, sequence]), "{text} {more}");
+            let expected = json!({"stop_reason": reason, "stop_sequence": sequence});
+            assert_eq!(streamed, expected, "{text} {more}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_a_stop_string_cuts_is_not_told_as_one() {
+    let stub = saying("vllm-0.33.0", CALLS);
+    let mut body = message_body("?", true);
+    body["stop_sequences"] = json!([": 1"]);
+    let (steps, _) = events(ask(&stub, "/v1/messages", &body));
+    let (_, delta) = &steps[steps.len() - 2];
+    let expected = json!({"stop_reason": "stop_sequence", "stop_sequence": ": 1"});
+    assert_eq!(delta["delta"], expected);
+}
+
+#[test]
+fn a_chat_that_calls_tells_what_stopped_it_too() {
+    let stub = saying("vllm-0.33.0", CALLS);
+    let function = json!({"name": "f", "parameters": {"type": "object"}});
+    let body = json!({"messages": [{"role": "user", "content": "?"}], "stop": ["</tool_call>"],
+                      "tools": [{"type": "function", "function": function}]});
+    let choice = whole(ask(&stub, "/v1/chat/completions", &body))["choices"][0].take();
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert_eq!(choice["stop_reason"], "</tool_call>");
+}
+
+#[test]
+fn an_empty_message_has_a_block() {
+    let empty = ask(
+        &saying("vllm-0.33.0", ""),
+        "/v1/messages",
+        &message_body("?", false),
+    );
+    assert_eq!(
+        whole(empty)["content"],
+        json!([{"type": "text", "text": ""}])
+    );
+}
+
+#[test]
+fn parallel_calls_may_be_disabled() {
+    let stub = saying("vllm-0.33.0", CALLS);
+    for (disabled, calls) in [(true, 1), (false, 2)] {
+        let choice = json!({"type": "auto", "disable_parallel_tool_use": disabled});
+        let body = |stream| {
+            let mut body = message_body("?", stream);
+            body["tool_choice"] = choice.clone();
+            body
+        };
+        let whole = whole(ask(&stub, "/v1/messages", &body(false)));
+        assert_eq!(whole["content"].as_array().unwrap().len(), calls);
+        let (steps, _) = events(ask(&stub, "/v1/messages", &body(true)));
+        let starts = |json: &Value| json["type"] == "content_block_start";
+        let started = steps.iter().filter(|(_, json)| starts(json));
+        assert_eq!(started.count(), calls);
+    }
+}
+
+#[test]
+fn a_fault_ends_the_open_block_of_newer_messages() {
+    for (profile, after, tail) in [
+        (
+            "vllm-0.33.0",
+            6,
+            "signature_delta content_block_stop api_error",
+        ),
+        (
+            "vllm-0.32.0",
+            6,
+            "thinking_delta thinking_delta internal_error",
+        ),
+        ("vllm-0.33.0", 0, "message_start api_error"),
+    ] {
+        let mut stub = stub();
+        let fault = json!({"kind": "error", "after": after});
+        let text = "<think>Hm, hm, hm, hm.</think>";
+        let script = json!({"fault": {"choices": [{"text": text}], "fault": fault}});
+        let source = ScriptFile::from_json(&script.to_string(), &stub.engine.tokenizer);
+        stub.engine.source = Box::new(source.unwrap());
+        stub.dialect = Dialect::named(profile).unwrap();
+        let (steps, _) = events(ask(&stub, "/v1/messages", &message_body("?", true)));
+        let names: Vec<_> = steps
+            .iter()
+            .map(|(_, json)| {
+                let of = [
+                    &json["error"]["type"],
+                    &json["delta"]["type"],
+                    &json["type"],
+                ];
+                of.into_iter().find_map(Value::as_str).unwrap()
+            })
+            .collect();
+        assert!(names.join(" ").ends_with(tail), "{names:?}");
+    }
+}
+
+/// The items of a response of a profile that a limit cuts, streamed and whole.
+fn cut_items(profile: &str, text: &str, tokens: u32) -> [Value; 2] {
+    let stub = saying(profile, text);
+    let ask = |stream| {
+        let mut body = response_body("?", stream);
+        body["max_output_tokens"] = tokens.into();
+        ask(&stub, "/v1/responses", &body)
+    };
+    let (mut streamed, _) = events(ask(true));
+    let mut last = streamed.pop().unwrap().1;
+    let (_, done) = streamed.pop().unwrap();
+    let items = last["response"]["output"].take();
+    assert_eq!(done["item"], *items.as_array().unwrap().last().unwrap());
+    [items, whole(ask(false))["output"].take()].map(|items| {
+        let items = items.as_array().unwrap().iter();
+        items.map(|item| item["status"].clone()).collect()
+    })
+}
+
+#[test]
+fn a_limit_is_told_of_the_item_that_it_cuts() {
+    let reasoning = "<think>Hm, hm, hm, hm.</think>";
+    let items = |text| cut_items("vllm-0.33.0", text, 6);
+    assert_eq!(items(reasoning), [json!(["incomplete"]), json!([null])]);
+    assert_eq!(
+        cut_items("vllm-0.32.0", reasoning, 6),
+        [json!(["completed"]), json!([null])]
+    );
+    let said = "<think></think>Let me see, and see.";
+    assert_eq!(items(said), [json!(["incomplete"]), json!(["incomplete"])]);
 }
 
 #[test]

@@ -127,6 +127,50 @@ fn a_client_that_goes_away_is_an_abort_in_the_truth() {
 }
 
 #[test]
+fn the_truth_tells_how_messages_and_responses_end() {
+    let truth = TruthFile::new("routes");
+    let scripts = std::env::temp_dir().join(format!("stubline-{}-routes.json", std::process::id()));
+    let choices = json!([{"text": "ab"}]);
+    let fault = json!({"choices": choices, "fault": {"kind": "error", "after": 1}});
+    let all = json!({"whole": {"choices": choices}, "fault": fault});
+    std::fs::write(&scripts, all.to_string()).unwrap();
+    let source = format!("script:{}", scripts.display());
+    let words = ["vllm", "--model", "m", "--source", &source, "--truth"];
+    let stub = Stub::start(words.into_iter().chain([truth.path()]));
+    for text in ["[[whole]]", "[[fault]]"] {
+        let said = json!([{"role": "user", "content": text}]);
+        let response = json!({"input": said, "stream": true});
+        let message = json!({"model": "m", "max_tokens": 9, "messages": said, "stream": true});
+        for (path, body) in [("/v1/responses", response), ("/v1/messages", message)] {
+            let request = post(path, &body.to_string());
+            let mut client = stub.client();
+            client.send(
+                request
+                    .replacen("Host: a", "Connection: close", 1)
+                    .as_bytes(),
+            );
+            while client.read() {}
+        }
+    }
+    stub.stop();
+    std::fs::remove_file(&scripts).unwrap();
+    let records = truth.records().into_iter();
+    let told: Vec<Value> = records
+        .map(|record| {
+            let usage = &record["usage_sent"]["completion_tokens"];
+            json!([record["ended"], record["finish_reason"], usage])
+        })
+        .collect();
+    let expected = json!([
+        ["done", "stop", 2],
+        ["done", "stop", 2],
+        ["fault:error", null, null],
+        ["done", "error", null],
+    ]);
+    assert_eq!(Value::from(told), expected);
+}
+
+#[test]
 fn steps_are_written_when_they_are_due() {
     let truth = TruthFile::new("pace");
     let pace = "steady:ttft=20ms,itl=10ms";

@@ -317,7 +317,14 @@ impl Dialect {
     /// Appends one event of a streamed message.
     pub fn encode_message_event(self, event: vllm::messages::Event<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Vllm(_) => vllm::messages::encode_event(event, out),
+            Self::Vllm(profile) => vllm::messages::encode_event(profile, event, out),
+        }
+    }
+
+    /// Whether a streamed message that fails ends the block that is open.
+    pub fn ends_failed_blocks(self) -> bool {
+        match self {
+            Self::Vllm(profile) => profile.names_anthropic_errors,
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::failure::ErrorObject;
-use crate::finish::FinishReason;
+use crate::finish::{Finish, FinishReason, StopReason};
 use crate::json::Json;
 use crate::usage::Usage;
 
@@ -43,13 +43,44 @@ pub struct Message<'a> {
     /// `content`
     pub content: &'a [Block],
     /// Why it ends.
-    pub finish_reason: FinishReason,
+    pub ending: Ending<'a>,
     /// `id`
     pub id: &'a str,
     /// `model`
     pub model: &'a str,
     /// `usage`
     pub usage: Usage,
+}
+
+/// How a message ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending<'a> {
+    /// Its calls of tools.
+    pub calls: Calls,
+    /// How the chat's answer ends.
+    pub finish: &'a Finish<'a>,
+}
+
+/// What a message has of calls.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Calls {
+    /// The arguments of the last one are JSON.
+    Complete,
+    /// The arguments of the last one are no JSON.
+    Cut,
+    /// There are none.
+    None,
+}
+
+impl Calls {
+    /// Of a message whose last call has these arguments.
+    pub fn of(arguments: Option<&str>) -> Self {
+        match arguments.map(|text| Json::parse(text.as_bytes())) {
+            Some(Ok(_)) => Self::Complete,
+            Some(Err(_)) => Self::Cut,
+            None => Self::None,
+        }
+    }
 }
 
 /// An event of a streamed message.
@@ -64,7 +95,7 @@ pub enum Event<'e> {
     /// `error`, with its message.
     Error(&'e str),
     /// `message_delta`: how it ends.
-    MessageDelta(FinishReason, Usage),
+    MessageDelta(Ending<'e>, Usage),
     /// `message_start`, with the counts before the answer.
     MessageStart {
         /// `id`
@@ -93,6 +124,7 @@ pub(crate) fn encode(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Bad
         .map(input)
         .collect::<Result<_, _>>()?;
     let blocks = message.content.iter().zip(&inputs);
+    let (stop_reason, stop_sequence) = message.ending.told();
     let answer = WholeMessage {
         id: message.id,
         kind: "message",
@@ -101,7 +133,8 @@ pub(crate) fn encode(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Bad
             .map(|(block, input)| ContentBlock::whole(block, input.as_ref()))
             .collect(),
         model: message.model,
-        stop_reason: stop_reason(message.finish_reason),
+        stop_reason,
+        stop_sequence,
         usage: MessageUsage::from(message.usage),
     };
     write(out, &answer);
@@ -119,8 +152,8 @@ fn input(block: &Block) -> Result<Option<Json<'_>>, BadArguments> {
 }
 
 /// Appends one event of a stream, its name included.
-pub(crate) fn encode_event(event: Event<'_>, out: &mut Vec<u8>) {
-    let event = StreamEvent::new(event);
+pub(crate) fn encode_event(profile: &Profile, event: Event<'_>, out: &mut Vec<u8>) {
+    let event = StreamEvent::new(profile, event);
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(event.kind.as_bytes());
     out.extend_from_slice(b"\ndata: ");
@@ -162,12 +195,26 @@ pub(crate) fn encode_count(input_tokens: u64, out: &mut Vec<u8>) {
     write(out, &answer);
 }
 
-fn stop_reason(reason: FinishReason) -> Option<&'static str> {
-    match reason {
-        FinishReason::Length => Some("max_tokens"),
-        FinishReason::Stop => Some("end_turn"),
-        FinishReason::ToolCalls => Some("tool_use"),
-        _ => None,
+impl<'a> Ending<'a> {
+    /// `stop_reason` and `stop_sequence`. A stop string within a call is told before the call, which is
+    /// not to be run; a named call is told although its chat ends with `stop`.
+    fn told(self) -> (Option<&'static str>, Option<&'a str>) {
+        let Finish {
+            reason,
+            stop_reason,
+        } = self.finish;
+        match (reason, self.calls, stop_reason) {
+            (FinishReason::Length, ..) => (Some("max_tokens"), None),
+            (FinishReason::Stop | FinishReason::ToolCalls, Calls::Complete, _) => {
+                (Some("tool_use"), None)
+            }
+            (FinishReason::Stop | FinishReason::ToolCalls, _, Some(StopReason::Text(text))) => {
+                (Some("stop_sequence"), Some(text))
+            }
+            (FinishReason::Stop, Calls::None, _) => (Some("end_turn"), None),
+            (FinishReason::Stop | FinishReason::ToolCalls, ..) => (Some("tool_use"), None),
+            _ => (None, None),
+        }
     }
 }
 
@@ -185,6 +232,8 @@ struct WholeMessage<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequence: Option<&'a str>,
     usage: MessageUsage,
 }
 
@@ -300,7 +349,7 @@ enum Delta<'a> {
     Block(BlockDelta<'a>),
     Message {
         stop_reason: Option<&'static str>,
-        stop_sequence: (),
+        stop_sequence: Option<&'a str>,
     },
 }
 
@@ -343,7 +392,7 @@ struct ContextManagement {
 }
 
 impl<'a> StreamEvent<'a> {
-    fn new(event: Event<'a>) -> Self {
+    fn new(profile: &Profile, event: Event<'a>) -> Self {
         let of = |kind| Self {
             kind,
             ..Self::default()
@@ -365,19 +414,26 @@ impl<'a> StreamEvent<'a> {
             Event::BlockStop(index) => of_block("content_block_stop", index),
             Event::Error(message) => Self {
                 error: Some(MessageError {
-                    kind: "internal_error",
+                    kind: if profile.names_anthropic_errors {
+                        "api_error"
+                    } else {
+                        "internal_error"
+                    },
                     message,
                 }),
                 ..of("error")
             },
-            Event::MessageDelta(reason, usage) => Self {
-                delta: Some(Delta::Message {
-                    stop_reason: stop_reason(reason),
-                    stop_sequence: (),
-                }),
-                usage: Some(usage.into()),
-                ..of("message_delta")
-            },
+            Event::MessageDelta(ending, usage) => {
+                let (stop_reason, stop_sequence) = ending.told();
+                Self {
+                    delta: Some(Delta::Message {
+                        stop_reason,
+                        stop_sequence,
+                    }),
+                    usage: Some(usage.into()),
+                    ..of("message_delta")
+                }
+            }
             Event::MessageStart {
                 id,
                 model,
@@ -426,7 +482,10 @@ mod tests {
     fn whole(block: Block) -> Result<String, BadArguments> {
         let message = Message {
             content: &[block],
-            finish_reason: FinishReason::Stop,
+            ending: Ending {
+                calls: Calls::None,
+                finish: &FinishReason::Stop.into(),
+            },
             id: "i",
             model: "m",
             usage: Usage::new(1, 2),

@@ -71,8 +71,8 @@ pub struct Profile {
     has_prompt_cache_keys: bool,
     /// A response that a limit cut says so in its items and its last event.
     tells_incomplete: bool,
-    /// Errors of `/v1/messages` have Anthropic's types.
-    names_anthropic_errors: bool,
+    /// Errors of `/v1/messages` have Anthropic's types, and one in a stream ends the block before it.
+    pub(super) names_anthropic_errors: bool,
 }
 
 /// All profiles, the newest first.
