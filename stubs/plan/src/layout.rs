@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use wire::chunk::Delta;
+use wire::chunk::Choice;
 use wire::finish::{Finish, FinishReason};
 use wire::http1;
 
@@ -17,7 +17,7 @@ pub(crate) trait Layout: fmt::Debug {
     fn start(&mut self, events: &mut Queue);
 
     /// The events of a step of the engine.
-    fn moment(&mut self, delta: Delta<'static>, events: &mut Queue);
+    fn moment(&mut self, choice: Choice<'static>, events: &mut Queue);
 
     /// The events behind the answer.
     fn end(&mut self, end: End, events: &mut Queue);
@@ -169,11 +169,11 @@ impl Moments {
         self.tokens += u64::from(output.tokens);
         events.due = self.due(step, self.tokens);
         events.untold += output.tokens;
-        if let Some((choice, _)) = self.track.choice(step, &self.plan) {
-            if let Some(finish) = choice.finish {
+        if let Some((mut choice, _)) = self.track.choice(step, &self.plan) {
+            if let Some(finish) = choice.finish.take() {
                 self.finish = finish;
             }
-            layout.moment(choice.delta, events);
+            layout.moment(choice, events);
         }
         false
     }

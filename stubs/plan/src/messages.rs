@@ -1,6 +1,6 @@
 //! `/v1/messages`: a chat's answer as the blocks of a message.
 
-use wire::chunk::{Delta, ToolCall};
+use wire::chunk::{Choice, ToolCall};
 use wire::dialect::Dialect;
 use wire::dialect::vllm::messages::{
     BadArguments, Block, BlockKind, Calls, Ending, Event, Message,
@@ -180,7 +180,8 @@ impl Layout for Writer {
         }
     }
 
-    fn moment(&mut self, delta: Delta<'static>, events: &mut Queue) {
+    fn moment(&mut self, choice: Choice<'static>, events: &mut Queue) {
+        let delta = choice.delta;
         if let Some(text) = delta.reasoning.filter(|text| !text.is_empty()) {
             if !matches!(self.block, Some(BlockKind::Thinking { .. })) {
                 let kind = thinking(&mut self.random);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::chunk::{Delta, ToolCall};
+use wire::chunk::{Choice, Delta, TokenLogprob, ToolCall};
 use wire::dialect::Dialect;
 use wire::dialect::vllm::ResponsesRequest;
 use wire::dialect::vllm::responses::{
@@ -95,10 +95,16 @@ fn whole(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Bo
     let status = status(reason.unwrap_or(FinishReason::Stop));
     let random = played.random();
     let mut output = Vec::new();
+    // A whole message has those of all tokens, reasoning and calls too.
+    let mut logprobs = choice.logprobs.unwrap_or_default();
     let mut add = |kind: ItemKind, text: &str| {
         output.push(Item {
             id: kind.id(random.u64(..)),
             status: (kind != ItemKind::Reasoning).then_some(Status::Completed),
+            logprobs: match kind {
+                ItemKind::Message => std::mem::take(&mut logprobs),
+                _ => Vec::new(),
+            },
             kind,
             text: text.to_owned(),
         });
@@ -211,19 +217,21 @@ impl Layout for Writer {
         }
     }
 
-    fn moment(&mut self, delta: Delta<'static>, events: &mut Queue) {
+    fn moment(&mut self, choice: Choice<'static>, events: &mut Queue) {
+        let delta = choice.delta;
+        let logprobs = choice.logprobs.unwrap_or_default();
         if let Some(text) = delta.reasoning {
-            self.text(ItemKind::Reasoning, &text, Kind::Reasoning, events);
+            self.text(ItemKind::Reasoning, &text, &[], Kind::Reasoning, events);
         }
         if let Some(text) = delta.content {
-            self.text(ItemKind::Message, &text, Kind::Content, events);
+            self.text(ItemKind::Message, &text, &logprobs, Kind::Content, events);
         }
         for call in delta.tool_calls {
             if call.name.is_some() {
                 self.open(called(&call), events);
             }
             let arguments = call.arguments.as_deref().unwrap_or_default();
-            self.delta(arguments, Kind::Tool, events);
+            self.delta(arguments, &[], Kind::Tool, events);
         }
     }
 
@@ -239,7 +247,14 @@ impl Layout for Writer {
 }
 
 impl Writer {
-    fn text(&mut self, item: ItemKind, text: &str, kind: Kind, events: &mut Queue) {
+    fn text(
+        &mut self,
+        item: ItemKind,
+        text: &str,
+        logprobs: &[TokenLogprob],
+        kind: Kind,
+        events: &mut Queue,
+    ) {
         if text.is_empty() {
             return;
         }
@@ -247,7 +262,7 @@ impl Writer {
         if !goes_on {
             self.open(item, events);
         }
-        self.delta(text, kind, events);
+        self.delta(text, logprobs, kind, events);
     }
 
     /// Starts an item, the one before being done.
@@ -257,6 +272,7 @@ impl Writer {
         self.items.push(Item {
             id: kind.id(self.random.u64(..)),
             kind,
+            logprobs: Vec::new(),
             status: Some(Status::InProgress),
             text: String::new(),
         });
@@ -267,10 +283,11 @@ impl Writer {
         }
     }
 
-    fn delta(&mut self, text: &str, kind: Kind, events: &mut Queue) {
+    fn delta(&mut self, text: &str, logprobs: &[TokenLogprob], kind: Kind, events: &mut Queue) {
         if let Some(item) = self.items.last_mut().filter(|_| !text.is_empty()) {
             item.text.push_str(text);
-            self.event(Event::Delta(text), kind, events);
+            item.logprobs.extend_from_slice(logprobs);
+            self.event(Event::Delta(text, logprobs), kind, events);
         }
     }
 

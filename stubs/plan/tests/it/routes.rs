@@ -327,6 +327,46 @@ fn what_needs_kept_responses_is_refused() {
     }
 }
 
+#[test]
+fn a_response_includes_logprobs_of_its_text() {
+    let stub = saying("vllm-0.33.0", "<think>Hm.</think>ab cd");
+    let body = |stream: bool| {
+        let mut body = response_body("?", stream);
+        body["include"] = json!(["message.output_text.logprobs"]);
+        body["top_logprobs"] = 2.into();
+        body
+    };
+    let text_of = |response: &Value| response["output"][1]["content"][0].clone();
+    let whole = whole(ask(&stub, "/v1/responses", &body(false)));
+    assert_eq!(whole["top_logprobs"], 2);
+    let all = text_of(&whole)["logprobs"].as_array().unwrap().clone();
+    let (steps, _) = events(ask(&stub, "/v1/responses", &body(true)));
+    let streamed = text_of(&steps.last().unwrap().1["response"])["logprobs"].clone();
+    let streamed = streamed.as_array().unwrap();
+    // The whole answer has the reasoning's and the end's too.
+    assert!(streamed.len() > 1 && streamed.len() < all.len());
+    assert!(streamed.iter().all(|token| all.contains(token)));
+    assert_eq!(
+        streamed[0]["top_logprobs"][0]["logprob"],
+        streamed[0]["logprob"]
+    );
+    assert!(streamed[0]["top_logprobs"][1]["bytes"].is_array());
+    let deltas: Vec<Value> = steps
+        .iter()
+        .filter(|(step, _)| step.kind == Kind::Content)
+        .flat_map(|(_, json)| json["logprobs"].as_array().unwrap().clone())
+        .collect();
+    let mut bare = streamed.clone();
+    for token in &mut bare {
+        let tops = token["top_logprobs"].as_array_mut().unwrap();
+        for top in tops {
+            top.as_object_mut().unwrap().remove("bytes");
+        }
+        token.as_object_mut().unwrap().remove("bytes");
+    }
+    assert_eq!(deltas, bare);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

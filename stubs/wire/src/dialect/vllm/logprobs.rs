@@ -1,4 +1,4 @@
-//! Logprobs in the three forms that vLLM writes: chat, completion, prompt.
+//! Logprobs in the forms that vLLM writes: chat, completion, generate, prompt, response.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -119,6 +119,43 @@ impl IdLogprobs {
         Self {
             content: tokens.iter().map(token).collect(),
         }
+    }
+}
+
+/// A token of an `output_text` part of a response.
+#[derive(Serialize)]
+pub(super) struct ResponseToken<'a> {
+    token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<&'a [u8]>,
+    logprob: f64,
+    top_logprobs: Vec<ResponseTop<'a>>,
+}
+
+#[derive(Serialize)]
+struct ResponseTop<'a> {
+    token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<&'a [u8]>,
+    logprob: f64,
+}
+
+impl<'a> ResponseToken<'a> {
+    /// The tokens of a part, or of a delta, which lacks their bytes. Bytes are those of the name.
+    pub(super) fn list(tokens: &'a [TokenLogprob], is_delta: bool) -> Vec<Self> {
+        let bytes = |name: &'a str| (!is_delta).then_some(name.as_bytes());
+        let top = |top: &'a TopLogprob| ResponseTop {
+            token: &top.token,
+            bytes: bytes(&top.token),
+            logprob: written(top.logprob),
+        };
+        let token = |token: &'a TokenLogprob| Self {
+            token: &token.token,
+            bytes: bytes(&token.token),
+            logprob: token.logprob.map_or(0.0, written),
+            top_logprobs: token.top.iter().map(top).collect(),
+        };
+        tokens.iter().map(token).collect()
     }
 }
 

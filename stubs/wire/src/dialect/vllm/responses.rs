@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
+use crate::chunk::TokenLogprob;
 use crate::dialect::key::Key;
 use crate::json::Json;
 use crate::request::Sampling;
 use crate::usage::Usage;
 
 use super::Profile;
+use super::logprobs::ResponseToken;
 use super::responses_request::Echoed;
 
 /// What stays the same in all objects of one response.
@@ -51,12 +53,14 @@ pub enum Status {
 }
 
 /// An item of a response's output.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// `id`
     pub id: String,
     /// What it is.
     pub kind: ItemKind,
+    /// Those of a message's tokens, if they are asked for.
+    pub logprobs: Vec<TokenLogprob>,
     /// `status`; null for reasoning that was not streamed.
     pub status: Option<Status>,
     /// The text, or the arguments of a call.
@@ -108,10 +112,10 @@ pub enum Progress {
 }
 
 /// An event of an item of a streamed response.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'e> {
-    /// The next piece of its text.
-    Delta(&'e str),
+    /// The next piece of its text, with the logprobs that belong to a message's.
+    Delta(&'e str, &'e [TokenLogprob]),
     /// `response.output_item.added`
     ItemAdded,
     /// `response.output_item.done`
@@ -206,8 +210,8 @@ pub(crate) fn encode_event(
             };
             write_event(kind, &event, out);
         }
-        Event::Delta(text) => text_event(item, Some(text), place, kind, out),
-        Event::TextDone => text_event(item, None, place, kind, out),
+        Event::Delta(text, logprobs) => text_event(item, Some(text), logprobs, place, kind, out),
+        Event::TextDone => text_event(item, None, &[], place, kind, out),
     }
 }
 
@@ -223,6 +227,7 @@ fn write_event(name: &str, event: &impl Serialize, out: &mut Vec<u8>) {
 fn text_event(
     item: &Item,
     delta: Option<&str>,
+    logprobs: &[TokenLogprob],
     place: Place,
     kind: &'static str,
     out: &mut Vec<u8>,
@@ -244,7 +249,7 @@ fn text_event(
         content_index: 0,
         delta,
         item_id: &item.id,
-        logprobs: (item.kind == ItemKind::Message).then_some([]),
+        logprobs: (item.kind == ItemKind::Message).then(|| ResponseToken::list(logprobs, true)),
         output_index: place.output_index,
         sequence_number: place.sequence_number,
         text,
@@ -256,9 +261,9 @@ fn text_event(
 impl ItemKind {
     fn event_name(&self, event: Event<'_>) -> &'static str {
         match (event, self) {
-            (Event::Delta(_), Self::Call { .. }) => "response.function_call_arguments.delta",
-            (Event::Delta(_), Self::Message) => "response.output_text.delta",
-            (Event::Delta(_), Self::Reasoning) => "response.reasoning_text.delta",
+            (Event::Delta(..), Self::Call { .. }) => "response.function_call_arguments.delta",
+            (Event::Delta(..), Self::Message) => "response.output_text.delta",
+            (Event::Delta(..), Self::Reasoning) => "response.reasoning_text.delta",
             (Event::ItemAdded, _) => "response.output_item.added",
             (Event::ItemDone, _) => "response.output_item.done",
             (Event::PartAdded, _) => "response.content_part.added",
@@ -309,7 +314,7 @@ struct TextEvent<'a> {
     delta: Option<&'a str>,
     item_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<[(); 0]>,
+    logprobs: Option<Vec<ResponseToken<'a>>>,
     output_index: usize,
     sequence_number: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -365,7 +370,7 @@ struct Response<'a> {
     service_tier: Word<'a>,
     status: Status,
     text: Option<&'a Json<'a>>,
-    top_logprobs: (),
+    top_logprobs: Option<i128>,
     truncation: Word<'a>,
     usage: Option<ResponseUsage>,
     user: Option<&'a Json<'a>>,
@@ -428,7 +433,7 @@ impl<'a> Response<'a> {
             service_tier: word("service_tier", "auto"),
             status: snapshot.status,
             text: given("text"),
-            top_logprobs: (),
+            top_logprobs: outline.sampling.logprobs,
             truncation: word("truncation", "disabled"),
             usage: snapshot.usage.map(ResponseUsage::from),
             user: given("user"),
@@ -576,7 +581,7 @@ enum Part<'a> {
         text: &'a str,
         #[serde(rename = "type")]
         kind: &'static str,
-        logprobs: Option<[(); 0]>,
+        logprobs: Option<Vec<ResponseToken<'a>>>,
     },
     Reasoning {
         text: &'a str,
@@ -626,7 +631,7 @@ impl<'a> OutputItem<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The item's one part; a new one says that it will have logprobs, the others that they have none.
+    /// The item's one part; a new one says that it will have logprobs, though others may have none.
     fn of(item: &'a Item, is_new: bool) -> Self {
         let text = if is_new { "" } else { &item.text };
         if item.kind == ItemKind::Reasoning {
@@ -639,7 +644,8 @@ impl<'a> Part<'a> {
             annotations: [],
             text,
             kind: "output_text",
-            logprobs: is_new.then_some([]),
+            logprobs: (is_new || !item.logprobs.is_empty())
+                .then(|| ResponseToken::list(if is_new { &[] } else { &item.logprobs }, false)),
         }
     }
 }

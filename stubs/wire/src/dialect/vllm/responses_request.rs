@@ -190,6 +190,15 @@ fn chat<'a>(asked: &Echoed<'a>) -> Request<'a> {
     let most = asked.get("max_output_tokens");
     let most = most.and_then(|most| pydantic::int(most).ok());
     request.sampling.max_tokens = most.map(|most| ("max_output_tokens", most));
+    let included = asked.items("include").iter();
+    if included
+        .filter_map(Json::as_str)
+        .any(|name| name == "message.output_text.logprobs")
+    {
+        let top = asked.get("top_logprobs");
+        let top = top.and_then(|top| pydantic::int(top).ok());
+        request.sampling.logprobs = Some(top.unwrap_or(0));
+    }
     request
 }
 
