@@ -16,7 +16,8 @@ const MESSAGES: &[Field] = &[
     required("max_tokens", INT),
     nullable("metadata", DICT),
     nullable("output_config", DICT),
-    nullable("stop_sequences", Kind::List(&Kind::Str, usize::MAX)),
+    // `VLLM_MAX_STOP_STRINGS` is 4.
+    nullable("stop_sequences", Kind::List(&Kind::Str, 4)),
     nullable("stream", Kind::Bool),
     nullable("system", TEXT),
     nullable("temperature", Kind::Float),
@@ -392,5 +393,32 @@ mod tests {
             request.template.tool_choice,
             Some(ToolChoice::Required)
         ));
+    }
+    #[test]
+    fn four_stop_strings_are_allowed() {
+        let body = |stops: &str| {
+            format!(r#"{{"model":"m","max_tokens":5,"messages":[],"stop_sequences":[{stops}]}}"#)
+        };
+        let accepts = |stops| parse(Some("application/json"), body(stops).as_bytes()).is_ok();
+        assert!(accepts(r#""a","b","c","d""#));
+        assert!(!accepts(r#""a","b","c","d","e""#));
+    }
+
+    #[test]
+    fn parallel_calls_are_disabled() {
+        for (choice, expected) in [
+            (r#"{"type":"any"}"#, true),
+            (r#"{"type":"any","disable_parallel_tool_use":null}"#, true),
+            (
+                r#"{"type":"tool","name":"f","disable_parallel_tool_use":true}"#,
+                false,
+            ),
+        ] {
+            let body = format!(
+                r#"{{"model":"m","max_tokens":5,"messages":[],"tool_choice":{choice},
+                    "tools":[{{"name":"f","input_schema":{{}}}}]}}"#
+            );
+            assert_eq!(parsed(&body).parallel_tool_calls, expected, "{choice}");
+        }
     }
 }
