@@ -48,9 +48,6 @@ fn reply_to(
 ) -> Result<Reply, Failure> {
     let (endpoint, is_generate) = (request.endpoint, request.output_mode.is_some());
     let prompt = check::check(stub, request)?;
-    if stub.front.tokens_only && !is_generate {
-        return Ok(Reply::crash());
-    }
     let policy = match UsagePolicy::from(request.stream_options) {
         _ if stub.streaming.force_include_usage && !is_generate => stub.dialect.forced_usage(),
         policy => policy,
@@ -70,16 +67,16 @@ fn reply_to(
         }),
         ..facts.clone()
     };
-    if stub.streaming.renders_once
-        && let Some((rendered, known)) = context.rendered.get(&key)
-    {
+    // What shows of a request beside its key is answered by itself.
+    let renders_once = stub.streaming.renders_once && is_usual(request, &prompt);
+    if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
         return Ok(Reply::rendered(rendered, request.stream, facts(known)));
     }
     let envelope = envelope(stub, request, &prompt, call, context, policy);
     let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
     answer.play()?;
     let mut reply = answer.reply();
-    if stub.streaming.renders_once {
+    if renders_once {
         let (rendered, known) = render(reply);
         let rendered = Arc::new(rendered);
         if context.rendered.len() < MAX_RENDERED {
@@ -93,6 +90,19 @@ fn reply_to(
     }
     reply.facts = facts(&reply.facts);
     Ok(reply)
+}
+
+/// One answer to one prompt with nothing asked for beside its text and usage.
+fn is_usual(request: &Request<'_>, prompt: &Counted<'_>) -> bool {
+    let sampling = &request.sampling;
+    sampling.n == 1
+        && prompt.each.len() == 1
+        && sampling.logprobs.is_none()
+        && sampling.prompt_logprobs.is_none()
+        && request.output_mode.is_none()
+        && request.stream_interval.is_none()
+        && request.template.add_generation_prompt
+        && !(request.echo || request.return_token_ids || request.return_prompt_text)
 }
 
 /// What all chunks of the answer share.
@@ -128,6 +138,8 @@ pub(crate) fn response_id(
 ) -> String {
     let given = call.head.header("x-request-id");
     let given = given.or(request.request_id.as_deref());
+    // An answer for all has nobody's name.
+    let given = given.filter(|_| !stub.streaming.renders_once);
     let random = context.random.u64(..);
     match request.output_mode {
         Some(_) => stub.dialect.generate_id(random, given),

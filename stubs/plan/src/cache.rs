@@ -14,6 +14,9 @@ pub struct PrefixCache {
     seen: Mutex<HashSet<u64>>,
 }
 
+/// Blocks that fit; a full cache is emptied.
+const MAX_BLOCKS: usize = 1 << 20;
+
 impl PrefixCache {
     /// An empty cache of blocks of so many tokens.
     pub fn new(block: usize) -> Self {
@@ -26,6 +29,9 @@ impl PrefixCache {
     /// Looks a prompt up and takes up its whole blocks. The last token is never taken from the cache.
     pub(crate) fn prompt(&self, ids: &[u32]) -> CachedTokens {
         let mut seen = self.seen.lock().expect("nobody panics with the lock");
+        if seen.len() > MAX_BLOCKS {
+            seen.clear();
+        }
         let mut hasher = DefaultHasher::new();
         let (mut cached, mut created, mut unbroken) = (0, 0, true);
         for (index, block) in ids.chunks_exact(self.block).enumerate() {

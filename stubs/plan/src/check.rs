@@ -11,6 +11,9 @@ use crate::stub::Stub;
 /// Most alternatives that may be asked for with a token.
 const MAX_LOGPROBS: i128 = 20;
 
+/// Most choices of one request, of all its prompts.
+const MAX_CHOICES: i128 = 1 << 16;
+
 /// Checks what the schema cannot, and counts the prompt.
 pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted<'r>, Failure> {
     stub.check_model(request.model.as_deref())?;
@@ -36,13 +39,15 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
     let asked = max_tokens(request).unwrap_or(i128::MAX);
     let limit = room.map_or(asked, |room| room.min(asked));
     stub.dialect.check_sampling(sampling, limit)?;
-    if let Some(asked) = sampling.logprobs.filter(|asked| *asked > MAX_LOGPROBS) {
-        let message = format!(
-            "Requested sample logprobs of {asked}, which is greater than max allowed: {MAX_LOGPROBS} (parameter=logprobs, value={asked})"
-        );
-        return Err(Failure::bad_request(message, Some("logprobs")));
-    }
+    logprobs("sample", "logprobs", sampling.logprobs)?;
+    logprobs("prompt", "prompt_logprobs", sampling.prompt_logprobs)?;
     let waiting = sampling.n.saturating_mul(prompt.each.len() as i128);
+    if waiting > MAX_CHOICES {
+        let message = format!(
+            "{waiting} choices are more than the {MAX_CHOICES} that this stub plays at once."
+        );
+        return Err(Failure::bad_request(message, Some("n")));
+    }
     if stub
         .engine
         .max_queued
@@ -56,6 +61,16 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
         }));
     }
     Ok(prompt)
+}
+
+fn logprobs(kind: &str, param: &str, asked: Option<i128>) -> Result<(), Failure> {
+    let Some(asked) = asked.filter(|asked| *asked > MAX_LOGPROBS) else {
+        return Ok(());
+    };
+    let message = format!(
+        "Requested {kind} logprobs of {asked}, which is greater than max allowed: {MAX_LOGPROBS} (parameter={param}, value={asked})"
+    );
+    Err(Failure::bad_request(message, Some(param)))
 }
 
 /// The answer length asked for; completions default to 16. An echo without an answer generates a
@@ -79,7 +94,7 @@ pub(crate) fn echoes_alone(request: &Request<'_>) -> bool {
 /// What a server without a tokenizer refuses.
 fn tokens_only(request: &Request<'_>) -> Result<(), Failure> {
     let Some(mode) = request.output_mode else {
-        return Ok(());
+        return Err(Failure::internal(""));
     };
     let message = if !request.sampling.stop.is_empty() {
         "stop strings are not supported on a --tokens-only server because detokenization is disabled. Check stop strings on the coordinator, or use stop_token_ids."

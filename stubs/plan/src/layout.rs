@@ -1,4 +1,5 @@
-//! Streams of a layout of their own, laid out as they are asked for.
+//! Streams of a layout of their own, those of `/v1/messages` and `/v1/responses`, laid out as they are
+//! asked for. Signs of life (`--sse-keep-alive-interval`) are for chunks alone.
 
 use std::collections::VecDeque;
 use std::fmt;

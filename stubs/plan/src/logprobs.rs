@@ -74,7 +74,7 @@ fn entry(
         let (id, logprob, text) = match number {
             0 => (id, base, text.to_owned()),
             number => {
-                let other = (id + 17 * number) % VOCABULARY;
+                let other = (id % VOCABULARY + 17 * (number % VOCABULARY)) % VOCABULARY;
                 let text = vocab.deltas_with_special(&[other]).concat();
                 (other, alternative(base, number), text)
             }

@@ -54,6 +54,7 @@ impl<'a> Played<'a> {
             response_id: Some(answer.envelope.id.clone()),
             stream: Some(request.stream),
             usage: Some(usage),
+            works: Some(answer.works()),
             ..Facts::default()
         };
         Ok(Self {

@@ -9,7 +9,8 @@ use crate::tools;
 /// A parser by vLLM's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReasoningParser {
-    /// `deepseek_r1`: as `qwen3`, but the template's switch does not reach whole answers.
+    /// `deepseek_r1`: reasoning up to the token `</think>` in streams, as text in whole answers, which the
+    /// template's switch does not reach.
     DeepseekR1,
     /// `qwen3`: reasoning up to `</think>`, an opening `<think>` being optional.
     Qwen3,

@@ -155,13 +155,6 @@ impl Reply {
         Self::refusal(&failure)
     }
 
-    /// The answer of a server whose code fails outside the layers that add headers.
-    pub(crate) fn crash() -> Self {
-        let mut reply = Self::refusal(&Failure::internal(""));
-        reply.headers.without_vary = true;
-        reply
-    }
-
     /// A failure as an answer.
     pub(crate) fn refusal(failure: &Failure) -> Self {
         let mut out = Vec::new();

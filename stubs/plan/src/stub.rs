@@ -55,7 +55,7 @@ pub struct Engine {
     pub max_model_len: Option<u64>,
     /// The answer's length in tokens, cut or repeated to it.
     pub max_osl: Option<u64>,
-    /// Choices that may wait, of all requests together.
+    /// Choices that a request may have.
     pub max_queued: Option<u64>,
     /// When its answers are due.
     pub pace: Pace,

@@ -66,6 +66,8 @@ pub(crate) struct Caller {
     text: String,
     /// Bytes of content before the first call that were given out.
     content_end: usize,
+    /// The last call's number and where it begins behind its tag.
+    call: Option<(usize, usize)>,
     /// What was given out of each call.
     told: Vec<Told>,
 }
@@ -99,6 +101,7 @@ impl Caller {
             ids: fastrand::Rng::with_seed(seed),
             text: String::new(),
             content_end: 0,
+            call: None,
             told: Vec::new(),
         }
     }
@@ -123,33 +126,38 @@ impl Caller {
 
     fn hermes(&mut self, is_last: bool) -> Called {
         let mut called = Called::default();
-        let first = self.text.find(OPEN);
-        let held = if is_last { 0 } else { begun(&self.text, OPEN) };
-        let end = first.unwrap_or(self.text.len() - held);
-        if end > self.content_end {
-            called.content = Some(self.text[self.content_end..end].to_owned());
-            self.content_end = end;
+        if self.call.is_none() {
+            called.content = self.before_calls(is_last);
         }
-        let calls: Vec<Partial> = match first {
-            None => Vec::new(),
-            Some(first) => self.text[first..]
-                .split(OPEN)
-                .skip(1)
-                .map(|call| Partial::read(call.split(CLOSE).next().unwrap_or(call), "arguments"))
-                .collect(),
-        };
         let mut dropped = false;
-        for (index, call) in calls.into_iter().enumerate() {
-            let entries = self.tell(index, &call);
+        while let Some((index, start)) = self.call {
+            let rest = &self.text[start..];
+            let next = rest.find(OPEN);
+            let call = &rest[..next.unwrap_or(rest.len())];
+            let call = call.split(CLOSE).next().unwrap_or(call);
+            let entries = self.tell(index, &Partial::read(call, "arguments"));
             if self.parallel || index == 0 {
                 called.calls.extend(entries);
             } else {
                 dropped |= !entries.is_empty();
             }
+            let Some(next) = next else { break };
+            self.call = Some((index + 1, start + next + OPEN.len()));
         }
         let only_calls = !called.calls.is_empty() && called.content.is_none();
         called.nulls.content = only_calls || (dropped && called.says_nothing());
         called
+    }
+
+    /// What is new of the content before the first call, which may begin with the end of it.
+    fn before_calls(&mut self, is_last: bool) -> Option<String> {
+        let new = &self.text[self.content_end..];
+        let found = new.find(OPEN);
+        let held = if is_last { 0 } else { begun(new, OPEN) };
+        let content = &new[..found.unwrap_or(new.len() - held)];
+        self.call = found.map(|at| (0, self.content_end + at + OPEN.len()));
+        self.content_end += content.len();
+        Some(content.to_owned()).filter(|content| !content.is_empty())
     }
 
     /// What is new of a call: an entry with its name, one with arguments.
@@ -322,7 +330,11 @@ fn value_prefix(text: &str) -> &str {
             '"' => in_string = !in_string,
             '{' | '[' if !in_string => depth += 1,
             '}' | ']' if !in_string => {
-                depth = depth.saturating_sub(1);
+                // The end of what holds a value that is no object.
+                if depth == 0 {
+                    return &text[..at];
+                }
+                depth -= 1;
                 if depth == 0 {
                     return &text[..=at];
                 }
@@ -357,6 +369,8 @@ fn call_of(json: &Json<'_>, key: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn caller(form: Form) -> Caller {
@@ -409,5 +423,29 @@ mod tests {
         let first = growing.feed(r#"[{"name": "f", "parameters": {"#, false);
         assert_eq!(first.calls[0].name.as_deref(), Some("f"));
         assert_eq!(first.calls[0].arguments.as_deref(), Some("{"));
+    }
+
+    proptest! {
+        #[test]
+        fn content_does_not_depend_on_cuts(
+            text in "[aé<{\"]{0,8}(<tool_call>[aé{}\":, \\\\]{0,20}(</tool_call>)?){0,3}[aé<t]{0,6}",
+            list in any::<bool>(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let form = || if list { Form::List } else { Form::Hermes };
+            let mut whole = caller(form());
+            let expected = whole.feed(&text, true).content.unwrap_or_default();
+            let mut growing = caller(form());
+            let mut content = String::new();
+            for pair in cuts.windows(2) {
+                let is_last = pair[1] == text.len();
+                content.extend(growing.feed(&text[pair[0]..pair[1]], is_last).content);
+            }
+            prop_assert_eq!(content, expected);
+            caller(form()).whole(&text);
+        }
     }
 }

@@ -10,6 +10,8 @@ use crate::worker::{Phase, Worker};
 
 /// Bytes asked of the kernel at a time.
 const READ: usize = 16 << 10;
+/// Chunk framing above this, and eight bytes a byte of content, is no request.
+const MAX_FRAMING: usize = 1 << 20;
 /// A buffer above this is given back after the request that needed it.
 const KEEP: usize = 64 << 10;
 
@@ -130,7 +132,9 @@ impl Connection<'_> {
                         Err(_) => return Ok(Some(Request::Invalid)),
                         Ok(taken) => used += taken,
                     }
-                    if content.len() > limit {
+                    // Framing is bounded too: sizes, their extensions, trailers.
+                    let framing = self.input.len().saturating_sub(head + content.len());
+                    if content.len() > limit || framing > MAX_FRAMING + 8 * content.len() {
                         return Ok(Some(Request::TooLarge));
                     }
                     decoder

@@ -172,7 +172,9 @@ impl Record {
             parsed_ns: self.parsed_ns,
             prompt_tokens: facts.prompt_tokens,
             completion_tokens: self.completion_tokens(),
-            reasoning_tokens: facts.reasoning_tokens,
+            reasoning_tokens: facts
+                .reasoning_tokens
+                .filter(|_| self.finish_reason().is_some()),
             finish_reason: self.finish_reason(),
             usage_sent: self.usage_sent(),
             chunks: &self.chunks,

@@ -79,9 +79,10 @@ impl<'a> Answer<'a> {
             let asked = check::max_tokens(self.request);
             let asked = asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
             let asked = asked.filter(|_| self.stub.engine.honors_limits);
+            let wished = asked.map(|asked| asked.min(MAX_OSL));
             let script = self.stub.engine.source.script(&Ask {
                 text,
-                max_tokens: self.stub.engine.max_osl.or(asked),
+                max_tokens: self.stub.engine.max_osl.or(wished),
             });
             self.look_up(number, &script);
             self.plan.pauses.extend(&script.pauses);
@@ -316,7 +317,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What the engine does for each choice.
-    fn works(&self) -> Arc<[Work]> {
+    pub(crate) fn works(&self) -> Arc<[Work]> {
         let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
         let work = |(index, track): (usize, &Track)| {
             let (number, choice) = (index / choices, index % choices);

@@ -21,14 +21,23 @@ impl Answer<'_> {
     pub(super) fn check_size(&self) -> Result<(), Failure> {
         let top = self.request.sampling.logprobs.map_or(0, |top| top + 1);
         let token_bytes = usize::try_from(top).unwrap_or(0) * LOGPROB_BYTES;
+        let top = self
+            .request
+            .sampling
+            .prompt_logprobs
+            .map_or(0, |top| top + 1);
+        let prompt_token_bytes = usize::try_from(top).unwrap_or(0) * LOGPROB_BYTES;
         let sizes = self.tracks.iter().map(|track| {
             let echo = track
                 .opening
                 .as_ref()
                 .map_or(0, |opening| opening.text.len());
-            echo + track.said.text.len() + track.said.ids.len() * token_bytes
+            let prompt_tokens = usize::try_from(track.prompt_tokens).unwrap_or(usize::MAX);
+            let prompt = prompt_tokens.saturating_mul(prompt_token_bytes);
+            let answer = track.said.text.len() + track.said.ids.len() * token_bytes;
+            prompt.saturating_add(echo + answer)
         });
-        let bytes: usize = sizes.sum();
+        let bytes = sizes.fold(0_usize, usize::saturating_add);
         if bytes <= MAX_WHOLE_BYTES {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
-use plan::stub::Stub;
+use plan::stub::{Context, Stub};
 use plan::{ReasoningParser, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use wire::dialect::Dialect;
 use wire::http1;
 use wire::sse;
 
-use crate::support::{ask, tokenizer};
+use crate::support::{ask, ask_in, tokenizer};
 
 /// A line for each step: when it is due, and its data.
 fn timeline(reply: Reply) -> String {
@@ -335,5 +335,31 @@ fn a_broken_call_ends_as_the_answer_says() {
         let told = reply.facts.finish_reason;
         let (choices, _) = spoken(reply);
         assert_eq!(told, Some(&*choices[0].finish));
+    }
+}
+
+#[test]
+fn an_answer_that_is_rendered_once_shows_nothing_of_other_requests() {
+    let mut stub = Stub::echo(tokenizer("char"));
+    stub.streaming.renders_once = true;
+    let mut context = Context::new(7);
+    let mut said = |body: Value| spoken(ask_in(&mut context, &stub, "/v1/completions", &body));
+    let odd =
+        said(json!({"prompt": "ab", "echo": true, "n": 2, "temperature": 1, "request_id": "me"}));
+    assert_eq!((odd.0.len(), &*odd.0[0].content), (2, "abab"));
+    let usual = said(json!({"prompt": "ab"}));
+    assert_eq!((usual.0.len(), &*usual.0[0].content), (1, "ab"));
+}
+
+#[test]
+fn what_would_take_too_much_memory_is_refused() {
+    let mut stub = Stub::echo(tokenizer("char"));
+    stub.engine.honors_limits = true;
+    for body in [
+        json!({"prompt": "ab", "prompt_logprobs": 2_000_000_000}),
+        json!({"prompt": vec!["a"; 1024], "n": 16384, "temperature": 1}),
+        json!({"prompt": "a".repeat(100_000), "prompt_logprobs": 20, "n": 1000, "temperature": 1, "max_tokens": 1}),
+    ] {
+        assert_eq!(ask(&stub, "/v1/completions", &body).status, 400);
     }
 }

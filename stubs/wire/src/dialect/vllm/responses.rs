@@ -475,17 +475,16 @@ impl<'a> Tool<'a> {
         if get("type").and_then(Json::as_str) != Some("function") {
             return Self::Other(tool);
         }
-        let given = |name| get(name);
         Self::Function(FunctionTool {
-            name: given("name"),
-            parameters: given("parameters"),
-            strict: given("strict"),
+            name: get("name"),
+            parameters: get("parameters"),
+            strict: get("strict"),
             kind: "function",
-            allowed_callers: given("allowed_callers"),
-            r#async: given("async"),
-            defer_loading: given("defer_loading"),
-            description: given("description"),
-            output_schema: given("output_schema"),
+            allowed_callers: get("allowed_callers"),
+            r#async: get("async"),
+            defer_loading: get("defer_loading"),
+            description: get("description"),
+            output_schema: get("output_schema"),
         })
     }
 }
