@@ -10,7 +10,7 @@ use wire::finish::{Finish, FinishReason};
 use wire::http1;
 
 use crate::script::CutKind;
-use crate::timeline::{self, Kind, Plan, Step, Track};
+use crate::timeline::{Kind, Plan, Step, Track};
 
 /// How an answer's moments become events.
 pub(crate) trait Layout: fmt::Debug {
@@ -138,7 +138,7 @@ impl Moments {
 
     /// When the first is due.
     fn start(&self) -> Duration {
-        self.due(0, 1)
+        self.plan.due(0, 1)
     }
 
     /// The engine fails before its first output.
@@ -162,13 +162,13 @@ impl Moments {
             return true;
         };
         if let Some(fault) = self.track.fault(step) {
-            events.due = self.due(step, self.tokens);
+            events.due = self.plan.due(step, self.tokens);
             layout.end(Err(fault), events);
             return true;
         }
         self.step += 1;
         self.tokens += u64::from(output.tokens);
-        events.due = self.due(step, self.tokens);
+        events.due = self.plan.due(step, self.tokens);
         events.untold += output.tokens;
         if let Some((mut choice, _)) = self.track.choice(step, &self.plan) {
             if let Some(finish) = choice.finish.take() {
@@ -177,10 +177,5 @@ impl Moments {
             layout.moment(choice, events);
         }
         false
-    }
-
-    fn due(&self, step: usize, tokens: u64) -> Duration {
-        let step = u32::try_from(step).unwrap_or(u32::MAX);
-        self.plan.pace.due(step) + timeline::pause(&self.plan.pauses, tokens)
     }
 }

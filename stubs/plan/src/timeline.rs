@@ -174,9 +174,13 @@ impl CutKind {
     }
 }
 
-/// The waits before the first so many tokens.
-pub(crate) fn pause(pauses: &BTreeMap<u64, Duration>, tokens: u64) -> Duration {
-    pauses.range(..tokens).map(|(_, wait)| *wait).sum()
+impl Plan {
+    /// When a step is due by which a choice has so many tokens.
+    pub(crate) fn due(&self, step: usize, tokens: u64) -> Duration {
+        let step = u32::try_from(step).unwrap_or(u32::MAX);
+        let waits = self.pauses.range(..tokens).map(|(_, wait)| *wait);
+        self.pace.due(step).saturating_add(waits.sum())
+    }
 }
 
 /// When a whole answer is due.
@@ -184,8 +188,7 @@ pub(crate) fn whole_due(plan: &Plan, tracks: &[Track]) -> Duration {
     let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
     let last = steps.unwrap_or(1).saturating_sub(1);
     let tokens = tracks.iter().map(|track| track.said.tokens()).max();
-    let step = u32::try_from(last).unwrap_or(u32::MAX);
-    plan.pace.due(step) + pause(&plan.pauses, tokens.unwrap_or(0))
+    plan.due(last, tokens.unwrap_or(0))
 }
 
 /// The usage of all choices together.

@@ -260,7 +260,8 @@ impl Exchange {
     }
 }
 
-/// Waits for a moment; a client that goes away ends the wait.
+/// Waits for a moment; a client that goes away ends the wait, unless it has sent as much ahead as a
+/// head may hold.
 async fn wait(connection: &mut Connection<'_>, until: Instant) -> io::Result<()> {
     let mut phase = connection.worker.shared.phase.clone();
     let max_ahead = connection.worker.shared.max_head;

@@ -67,14 +67,12 @@ impl Shared {
             let open = Rc::new(Open::default());
             while let Some(stream) = self.accept(&listener).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let (served, open) = (serve(stream, number), Rc::clone(&open));
-                open.count.set(open.count.get() + 1);
+                let (served, one) = (serve(stream, number), One::new(&open));
                 tokio::task::spawn_local(async move {
                     if let Err(error) = served.await {
                         tracing::debug!("connection {number}: {error}");
                     }
-                    open.count.set(open.count.get() - 1);
-                    open.ended.notify_one();
+                    drop(one);
                 });
             }
             drop(listener);
@@ -115,6 +113,23 @@ impl Shared {
 struct Open {
     count: Cell<usize>,
     ended: Notify,
+}
+
+/// One of them, until it is dropped.
+struct One(Rc<Open>);
+
+impl One {
+    fn new(open: &Rc<Open>) -> Self {
+        open.count.set(open.count.get() + 1);
+        Self(Rc::clone(open))
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.ended.notify_one();
+    }
 }
 
 /// A worker's own state.

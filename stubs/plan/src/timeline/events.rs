@@ -9,7 +9,7 @@ use wire::request::{Endpoint, UsagePolicy};
 use wire::usage::Usage;
 
 use super::track::Track;
-use super::{Kind, Plan, index, pause, total_usage};
+use super::{Kind, Plan, index, total_usage};
 use crate::generate::Said;
 use crate::script::CutKind;
 
@@ -82,17 +82,11 @@ impl Events {
         steps.max().unwrap_or(0)
     }
 
-    /// When a step is due by which a choice has so many tokens.
-    fn due(&self, step: usize, tokens: u64) -> Duration {
-        let step = u32::try_from(step).unwrap_or(u32::MAX);
-        self.plan.pace.due(step) + pause(&self.plan.pauses, tokens)
-    }
-
     /// An event behind all text so far.
     fn event(&self, step: usize, kind: Kind, payload: Payload) -> Event {
         let tokens = self.tracks.iter().map(|track| track.tokens).max();
         Event {
-            due: self.due(step, tokens.unwrap_or(0)),
+            due: self.plan.due(step, tokens.unwrap_or(0)),
             kind,
             index: None,
             tokens: 0,
@@ -114,7 +108,7 @@ impl Events {
             error: None,
         };
         Event {
-            due: self.due(0, 1),
+            due: self.plan.due(0, 1),
             kind,
             index: Some(index(track)),
             tokens: 0,
@@ -156,7 +150,7 @@ impl Events {
             let (said, total) = (Arc::clone(&track.said), track.tokens);
             let index = index(number);
             return Some(Event {
-                due: self.due(step, total),
+                due: self.plan.due(step, total),
                 kind: Kind::Content,
                 index: Some(index),
                 tokens,
@@ -176,7 +170,7 @@ impl Events {
             error: None,
         };
         Some(Event {
-            due: self.due(step, total),
+            due: self.plan.due(step, total),
             kind,
             index: Some(index(number)),
             tokens,
