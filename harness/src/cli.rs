@@ -109,8 +109,9 @@ pub struct Args {
     format: Format,
 }
 
+/// How a report is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     Json,
     Table,
 }

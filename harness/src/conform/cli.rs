@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use super::corpus::{self, Recorded};
 use super::live::Server;
 use super::{Mode, report, run as hold};
+use crate::cli::Format;
 use crate::error::UsageError;
 use crate::http::Target;
 
@@ -52,12 +53,6 @@ pub struct Args {
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum Format {
-    Json,
-    Table,
 }
 
 /// Runs the command and gives its exit code: 1 if a case failed.

@@ -44,9 +44,9 @@ pub enum Command {
     Vllm(Box<VllmArgs>),
 }
 
-/// Flags of every stub.
+/// Where and how anything is served.
 #[derive(Args, Clone, Debug)]
-pub struct Common {
+pub(crate) struct Listening {
     /// Address to listen on
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
@@ -56,6 +56,25 @@ pub struct Common {
     /// Threads that serve (default: the number of cores)
     #[arg(long)]
     workers: Option<usize>,
+    /// Write a record of every request here, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// How long to finish what is in flight after SIGTERM
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) drain: Duration,
+    /// Longest request body
+    #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
+    max_body_bytes: usize,
+    /// Longest request head
+    #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
+    max_head_bytes: usize,
+}
+
+/// Flags of every stub.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    #[command(flatten)]
+    listening: Listening,
     /// The model argument, `root` in /v1/models
     #[arg(long = "model", alias = "model-path", value_name = "NAME")]
     model: Option<String>,
@@ -86,21 +105,9 @@ pub struct Common {
     /// When answers are due: burst or steady:ttft=50ms,itl=10ms
     #[arg(long, default_value = "burst", value_name = "SPEC")]
     pace: Pace,
-    /// Write a record of every request here, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
-    /// How long to finish what is in flight after SIGTERM
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    drain: Duration,
     /// Close a connection that is idle so long between requests, 0s for never (default: 5s as uvicorn; echo and max: never)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     keep_alive_timeout: Option<Duration>,
-    /// Longest request body
-    #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
-    max_body_bytes: usize,
-    /// Longest request head
-    #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
-    max_head_bytes: usize,
     /// Stop when the process that started this one ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -192,6 +199,22 @@ impl Command {
     }
 }
 
+impl Listening {
+    /// What they mean, all else as it is by default.
+    pub(crate) fn config(self) -> anyhow::Result<Config> {
+        ensure!(self.workers != Some(0), "--workers must be at least 1");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Config {
+            address: address(&self.host, self.port)?,
+            max_body: self.max_body_bytes,
+            max_head: self.max_head_bytes,
+            truth: self.truth,
+            workers: self.workers.unwrap_or(cores),
+            ..Config::default()
+        })
+    }
+}
+
 impl Common {
     fn dialect(&self, name: &str) -> anyhow::Result<Dialect> {
         let newest = Dialect::named(name).filter(|dialect| dialect.name() == name);
@@ -211,7 +234,6 @@ impl Common {
             self.tokens_per_chunk > 0,
             "--tokens-per-chunk must be at least 1"
         );
-        ensure!(self.workers != Some(0), "--workers must be at least 1");
         #[cfg(target_os = "linux")]
         if self.exit_with_parent {
             rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -251,18 +273,13 @@ impl Common {
             None => keep_alive,
             Some(timeout) => Some(timeout).filter(|timeout| !timeout.is_zero()),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Checked {
+            drain: self.listening.drain,
             config: Config {
-                address: address(&self.host, self.port)?,
                 keep_alive,
-                max_body: self.max_body_bytes,
-                max_head: self.max_head_bytes,
                 seed: self.seed,
-                truth: self.truth,
-                workers: self.workers.unwrap_or(cores),
+                ..self.listening.config()?
             },
-            drain: self.drain,
             stub: Stub {
                 engine: Engine {
                     dead: AtomicBool::new(false),
@@ -289,7 +306,7 @@ impl Common {
     }
 }
 
-pub(crate) fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let found = (host, port).to_socket_addrs();
     let mut found =
         found.with_context(|| format!("--host {host} is no address of this machine"))?;

@@ -20,9 +20,9 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wire::http1::{self, RequestHead, WholeRequest};
 
-use crate::cli::{self, Running};
+use crate::cli::{Listening, Running};
 use crate::cpu::Thread;
-use crate::server::{Config, Server};
+use crate::server::Server;
 use crate::truth::{Chunk, Ended, Record};
 use crate::worker::{Date, Phase, Shared};
 
@@ -37,33 +37,14 @@ pub struct Args {
     /// Folder of `<case>.request.http` and `<case>.response.http`, searched with its folders
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Address to listen on
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
-    /// Port to listen on, 0 for any free one
-    #[arg(long, default_value_t = 8000)]
-    port: u16,
-    /// Threads that serve (default: the number of cores)
-    #[arg(long)]
-    workers: Option<usize>,
+    #[command(flatten)]
+    listening: Listening,
     /// When bytes are sent: burst, or recorded for the times in `<case>.times.json`
     #[arg(long, value_enum, default_value_t = Pace::Burst, value_name = "SPEC")]
     pace: Pace,
     /// Answer what was not recorded with the nearest case of the same target
     #[arg(long)]
     nearest: bool,
-    /// Write a record of every request here, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
-    /// How long to finish what is in flight after SIGTERM
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    drain: Duration,
-    /// Longest request body
-    #[arg(long, default_value_t = 32 << 20, value_name = "BYTES")]
-    max_body_bytes: usize,
-    /// Longest request head
-    #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
-    max_head_bytes: usize,
 }
 
 /// When recorded bytes are sent.
@@ -87,7 +68,8 @@ pub struct Plays {
 
 /// Loads the folder and starts to play it.
 pub(crate) fn start(args: Args) -> anyhow::Result<Running> {
-    ensure!(args.workers != Some(0), "--workers must be at least 1");
+    let drain = args.listening.drain;
+    let config = args.listening.config()?;
     let replay = Replay::new(load(&args.dir)?);
     let dir = args.dir.display();
     ensure!(
@@ -95,15 +77,6 @@ pub(crate) fn start(args: Args) -> anyhow::Result<Running> {
         "{dir} holds no <case>.request.http with its <case>.response.http"
     );
     tracing::info!("playing {} answers from {dir}", replay.len());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let config = Config {
-        address: cli::address(&args.host, args.port)?,
-        max_body: args.max_body_bytes,
-        max_head: args.max_head_bytes,
-        truth: args.truth,
-        workers: args.workers.unwrap_or(cores),
-        ..Config::default()
-    };
     let plays = Plays {
         pace: args.pace,
         nearest: args.nearest,
@@ -111,7 +84,7 @@ pub(crate) fn start(args: Args) -> anyhow::Result<Running> {
     let server = Server::replay(&config, Arc::new(replay), plays);
     Ok(Running {
         server: server.context("failed to start")?,
-        drain: args.drain,
+        drain,
     })
 }
 
