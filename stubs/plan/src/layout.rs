@@ -122,7 +122,6 @@ pub(crate) struct Moments {
     track: Track,
     finish: Finish<'static>,
     step: usize,
-    tokens: u64,
 }
 
 impl Moments {
@@ -132,7 +131,6 @@ impl Moments {
             track,
             finish: FinishReason::Stop.into(),
             step: 0,
-            tokens: 0,
         }
     }
 
@@ -162,15 +160,15 @@ impl Moments {
             return true;
         };
         if let Some(fault) = self.track.fault(step) {
-            events.due = self.plan.due(step, self.tokens);
+            events.due = self.plan.due(step, self.track.tokens);
             layout.end(Err(fault), events);
             return true;
         }
         self.step += 1;
-        self.tokens += u64::from(output.tokens);
-        events.due = self.plan.due(step, self.tokens);
+        let choice = self.track.choice(step, &self.plan);
+        events.due = self.plan.due(step, self.track.tokens);
         events.untold += output.tokens;
-        if let Some((mut choice, _)) = self.track.choice(step, &self.plan) {
+        if let Some((mut choice, _)) = choice {
             if let Some(finish) = choice.finish.take() {
                 self.finish = finish;
             }

@@ -350,6 +350,11 @@ impl<'a> TemplateOptions<'a> {
 }
 
 impl<'a> Sampling<'a> {
+    /// Choices of each prompt, at least 1.
+    pub fn choices(&self) -> usize {
+        usize::try_from(self.n).unwrap_or(1).max(1)
+    }
+
     fn take(&mut self, name: &str, value: Json<'a>) {
         let flag = || schema::bool(&value).unwrap_or_default();
         let float = || schema::float(&value).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! From a script to the choices of an answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl<'a> Answer<'a> {
             endpoint: request.endpoint,
             keep_alive: stub.streaming.keep_alive,
             pace: stub.engine.pace,
-            pauses: std::collections::BTreeMap::new(),
+            pauses: BTreeMap::new(),
             prompt_tokens: prompt.tokens,
             returns_token_ids: request.return_token_ids || request.output_mode.is_some(),
             role: role(request).to_owned().into(),
@@ -170,7 +171,7 @@ impl<'a> Answer<'a> {
                 .max(interval),
             rhythm: &script.rhythm,
         };
-        let choices = usize::try_from(sampling.n).unwrap_or(1);
+        let choices = sampling.choices();
         let mut tracks = Vec::new();
         for answer in script.choices.iter().take(choices) {
             let mut said = match engine.max_osl {
@@ -318,7 +319,7 @@ impl<'a> Answer<'a> {
 
     /// What the engine does for each choice.
     pub(crate) fn works(&self) -> Arc<[Work]> {
-        let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
+        let choices = self.request.sampling.choices();
         let work = |(index, track): (usize, &Track)| {
             let (number, choice) = (index / choices, index % choices);
             Work {

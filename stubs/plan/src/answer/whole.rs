@@ -92,7 +92,7 @@ impl Answer<'_> {
             ids.clone_from(&opening.prompt_token_ids);
         }
         let is_completion = self.request.endpoint == Endpoint::Completions;
-        let choices = usize::try_from(self.request.sampling.n).unwrap_or(1).max(1);
+        let choices = self.request.sampling.choices();
         Choice {
             finish: Some(self.whole_finish(&track.voice, &track.said.finish)),
             delta: Delta {

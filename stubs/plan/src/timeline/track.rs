@@ -50,7 +50,7 @@ pub(crate) struct Track {
     /// Tokens of reasoning by each step, where a parser counts them.
     pub(crate) reasoning_tokens: Option<Arc<[u64]>>,
     shown: Output,
-    pub(super) tokens: u64,
+    pub(crate) tokens: u64,
     /// Tokens of steps that made no chunk.
     pub(super) untold: u32,
 }
