@@ -47,16 +47,7 @@ impl<'a> Played<'a> {
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.play()?;
         let usage = timeline::total_usage(&answer.plan, &answer.tracks);
-        let facts = Facts {
-            finish_reason: answer.finish_reason(),
-            prompt_tokens: Some(prompt.tokens),
-            reasoning_tokens: usage.reasoning_tokens,
-            response_id: Some(answer.envelope.id.clone()),
-            stream: Some(request.stream),
-            usage: Some(usage),
-            works: Some(answer.works()),
-            ..Facts::default()
-        };
+        let facts = answer.facts();
         Ok(Self {
             answer,
             facts,

@@ -273,18 +273,10 @@ impl<'a> Answer<'a> {
 
     /// The answer as it will be sent.
     pub(super) fn reply(self) -> Reply {
-        let usage = timeline::total_usage(&self.plan, &self.tracks);
-        let sends_usage = !self.request.stream || self.plan.usage != UsagePolicy::Omit;
-        let facts = Facts {
-            finish_reason: self.finish_reason(),
-            prompt_tokens: Some(self.prompt.tokens),
-            reasoning_tokens: usage.reasoning_tokens,
-            response_id: Some(self.envelope.id.clone()),
-            stream: Some(self.request.stream),
-            usage: sends_usage.then_some(usage),
-            works: Some(self.works()),
-            ..Facts::default()
-        };
+        let mut facts = self.facts();
+        if self.request.stream && self.plan.usage == UsagePolicy::Omit {
+            facts.usage = None;
+        }
         let body = if self.request.stream {
             let encoder = Encoder::new(self.stub.dialect, self.envelope);
             let events = Events::new(self.plan, self.tracks);
@@ -299,8 +291,23 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// What the truth file says of it, usage being sent.
+    pub(crate) fn facts(&self) -> Facts {
+        let usage = timeline::total_usage(&self.plan, &self.tracks);
+        Facts {
+            finish_reason: self.finish_reason(),
+            prompt_tokens: Some(self.prompt.tokens),
+            reasoning_tokens: usage.reasoning_tokens,
+            response_id: Some(self.envelope.id.clone()),
+            stream: Some(self.request.stream),
+            usage: Some(usage),
+            works: Some(self.works()),
+            ..Facts::default()
+        }
+    }
+
     /// The finish reason that the first choice will end with.
-    pub(crate) fn finish_reason(&self) -> Option<&'static str> {
+    fn finish_reason(&self) -> Option<&'static str> {
         let track = self.tracks.first()?;
         let (mut voice, said) = (track.voice.clone(), &track.said);
         let finish = match &voice.caller {
@@ -318,7 +325,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What the engine does for each choice.
-    pub(crate) fn works(&self) -> Arc<[Work]> {
+    fn works(&self) -> Arc<[Work]> {
         let choices = self.request.sampling.choices();
         let work = |(index, track): (usize, &Track)| {
             let (number, choice) = (index / choices, index % choices);
