@@ -23,12 +23,21 @@ impl Thread {
         Self(rustix::thread::gettid())
     }
 
-    /// Its CPU time, from Linux's scheduler statistics; zero where there are none.
+    /// Its CPU time; zero where the kernel tells none.
     pub(crate) fn time(self) -> Duration {
+        self.scheduled(0).unwrap_or_default()
+    }
+
+    /// How long it could have run but waited for a core; nothing where the kernel tells none.
+    pub(crate) fn wait(self) -> Option<Duration> {
+        self.scheduled(1)
+    }
+
+    /// A field of Linux's scheduler statistics.
+    fn scheduled(self, field: usize) -> Option<Duration> {
         let path = format!("/proc/self/task/{}/schedstat", self.0.as_raw_nonzero());
-        let nanoseconds = std::fs::read_to_string(path)
-            .ok()
-            .and_then(|text| text.split(' ').next()?.parse().ok());
-        Duration::from_nanos(nanoseconds.unwrap_or(0))
+        let text = std::fs::read_to_string(path).ok()?;
+        let nanoseconds = text.split_ascii_whitespace().nth(field)?.parse().ok()?;
+        Some(Duration::from_nanos(nanoseconds))
     }
 }

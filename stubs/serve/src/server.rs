@@ -167,6 +167,11 @@ impl Server {
         self.metrics.worker_cpu()
     }
 
+    /// How long its workers were ready to run but waited for a core, where the kernel tells.
+    pub fn wait(&self) -> Option<Duration> {
+        self.metrics.worker_wait()
+    }
+
     /// Stops accepting, waits up to `drain` for what is in flight, ends the rest, flushes the truth.
     pub fn stop(self, drain: Duration) -> io::Result<Stopped> {
         self.phase.send_replace(Phase::Draining);

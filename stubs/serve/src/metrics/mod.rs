@@ -66,6 +66,12 @@ impl Metrics {
         workers.iter().map(|(thread, _)| thread.time()).sum()
     }
 
+    /// How long all workers could have run but waited for a core, where the kernel tells.
+    pub(crate) fn worker_wait(&self) -> Option<Duration> {
+        let workers = self.workers.lock().expect("nobody panics with the lock");
+        workers.iter().map(|(thread, _)| thread.wait()).sum()
+    }
+
     /// The pacing error so far, if anything was paced.
     pub(crate) fn lateness(&self) -> Option<Lateness> {
         let steps = self.late_steps.load(Ordering::Relaxed);
@@ -95,6 +101,14 @@ impl Metrics {
             "CPU time of the threads that serve connections.",
             self.worker_cpu().as_secs_f64(),
         );
+        if let Some(wait) = self.worker_wait() {
+            add(
+                "stubline_worker_wait_seconds_total",
+                "counter",
+                "Time that these threads were ready to run but waited for a core.",
+                wait.as_secs_f64(),
+            );
+        }
         #[expect(clippy::cast_precision_loss, reason = "a count for people")]
         add(
             "stubline_requests_total",

@@ -98,6 +98,13 @@ fn the_page_equals_the_truth() {
     assert_eq!((asked("status=\"2xx\""), asked("status=\"4xx\"")), (4, 1));
     let durations = count(&page, "http_request_duration_highr_seconds_count", &[]);
     assert_eq!(durations, 5);
+    assert_eq!(
+        samples(&page, "stubline_worker_cpu_seconds_total", &[]).len(),
+        1
+    );
+    let waits = samples(&page, "stubline_worker_wait_seconds_total", &[]);
+    let told = std::fs::exists("/proc/self/schedstat").unwrap();
+    assert_eq!(waits.len(), usize::from(told));
 }
 
 /// The engine's counters against records of requests with one choice each.
