@@ -382,9 +382,11 @@ impl Running {
         let stopped = self.server.stop(self.drain)?;
         if let Some(late) = stopped.lateness {
             tracing::info!(
-                "pacing: {} steps, written {:?} late on average, {:?} at most",
+                "pacing: {} steps, written {:?} late on average, {:?} at p50, {:?} at p99, {:?} at most",
                 late.steps,
                 late.mean,
+                late.p50,
+                late.p99,
                 late.max
             );
         }

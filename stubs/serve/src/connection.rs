@@ -1,241 +1,274 @@
 //! One client's connection: requests in, one exchange after the other.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
-use wire::http1::{self, BodyDecoder, Framing, RequestHead};
+use tokio::time::Instant;
+use wire::http1::{Framing, RequestHead};
 
-use crate::exchange::{Exchange, Outcome};
-use crate::worker::{Phase, Worker};
+use crate::exchange::{Exchange, Next, Outcome};
+use crate::local::{Local, Phase};
+use crate::pacer::Wait;
+use crate::worker::Worker;
 
-/// Bytes asked of the kernel at a time.
-const READ: usize = 16 << 10;
-/// Chunk framing above this, and eight bytes a byte of content, is no request.
-const MAX_FRAMING: usize = 1 << 20;
-/// A buffer above this is given back after the request that needed it.
-const KEEP: usize = 64 << 10;
+mod request;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: TcpStream, worker: &Worker, number: u64) -> io::Result<()> {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    worker: &Worker,
+    local: &Local,
+    number: u64,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut connection = Connection {
-        stream,
+        idle: None,
         input: Vec::new(),
-        output: Vec::new(),
-        worker,
+        local,
         number,
+        stream,
+        worker,
     };
-    let mut served_any = false;
-    while let Some(request) = connection.request(served_any).await? {
-        let outcome = connection.exchange(request).await?;
-        served_any = true;
+    loop {
+        let begun = match connection.arrival().await? {
+            Arrival::Begun(begun) => Some(begun),
+            Arrival::Ended => None,
+            // Boxed so that an idle connection is a small task.
+            Arrival::Part => Box::pin(connection.rest()).await?,
+        };
+        let outcome = match begun {
+            None => return Ok(()),
+            Some(Begun::Over(outcome)) => outcome,
+            Some(Begun::UnderWay(exchange, next)) => connection.finish(exchange, next).await?,
+        };
         if outcome == Outcome::Close {
-            break;
+            return Ok(());
         }
-        connection.shrink();
+        connection.rest_from_now();
     }
-    Ok(())
 }
 
-/// A connection's socket and buffers.
+/// A connection's socket and what it has read.
 pub(crate) struct Connection<'w> {
-    pub(crate) stream: TcpStream,
+    idle: Option<Idle<'w>>,
     /// Bytes read and not yet used.
-    pub(crate) input: Vec<u8>,
-    /// Bytes to be written.
-    pub(crate) output: Vec<u8>,
-    pub(crate) worker: &'w Worker,
+    input: Vec<u8>,
+    pub(crate) local: &'w Local,
     pub(crate) number: u64,
+    pub(crate) stream: TcpStream,
+    pub(crate) worker: &'w Worker,
 }
 
-/// A request whose bytes are all there.
-#[derive(Debug)]
-enum Request {
-    /// Its head is the first `head` bytes of the input; the body follows or was taken apart.
-    Complete { head: usize, body: Body },
-    /// Bytes that are no HTTP.
-    Invalid,
-    /// More than the limits allow.
-    TooLarge,
+/// How long a connection has had no request, where that is limited.
+struct Idle<'w> {
+    limit: Instant,
+    wait: Wait<'w>,
 }
 
-#[derive(Debug)]
-enum Body {
-    /// Behind the head, so many bytes.
-    Behind(usize),
-    /// From chunks; so many bytes of input were used.
-    Chunked(Vec<u8>, usize),
-    /// Dropped with all that came along: uvicorn stays with HTTP/1 where a client asks for an upgrade,
-    /// but its parser reads no further.
-    Lost,
+/// What comes of reading.
+enum Arrival {
+    /// A request, and as much of its answer as was due and taken at once.
+    Begun(Begun),
+    /// The client or the server ends the connection.
+    Ended,
+    /// The start of a request, now in the input.
+    Part,
+}
+
+/// An exchange after its first step.
+enum Begun {
+    /// It has ended.
+    Over(Outcome),
+    /// It has not, and waits for something.
+    UnderWay(Box<Exchange>, Next),
 }
 
 impl Connection<'_> {
-    /// Reads the next request; `None` when there is none to come.
-    async fn request(&mut self, served_any: bool) -> io::Result<Option<Request>> {
-        loop {
-            if !self.input.is_empty() {
-                match RequestHead::parse(&self.input) {
-                    Err(_) => return Ok(Some(Request::Invalid)),
-                    Ok(Some((_, length))) if length > self.worker.shared.max_head => {
-                        return Ok(Some(Request::Invalid));
-                    }
-                    Ok(Some((head, length))) if head.upgrades() => {
-                        return Ok(Some(Request::Complete {
-                            head: length,
-                            body: Body::Lost,
-                        }));
-                    }
-                    Ok(Some((head, length))) => {
-                        let (framing, waits) = (head.framing, head.expect_continue);
-                        return self.body(length, framing, waits).await;
-                    }
-                    Ok(None) if self.input.len() > self.worker.shared.max_head => {
-                        return Ok(Some(Request::Invalid));
-                    }
-                    Ok(None) => {}
-                }
-            }
-            let may_idle = served_any && self.input.is_empty();
-            if !self.read_more(true, may_idle).await? {
-                return Ok(None);
-            }
+    /// The next request, or its start.
+    async fn arrival(&mut self) -> io::Result<Arrival> {
+        if !self.input.is_empty() {
+            return self.arrived_in_input();
         }
+        // A connection that waits has no buffer of its own.
+        self.input = Vec::new();
+        std::future::poll_fn(|cx| self.poll_arrival(cx)).await
     }
 
-    async fn body(
+    fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arrival>> {
+        let local = self.local;
+        let mut buffer = local.input.borrow_mut();
+        let mut read = ReadBuf::new(&mut buffer);
+        if self.poll_stream(&mut read, cx)?.is_ready() {
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(Arrival::Ended));
+            }
+            let (arrival, used) = self.arrived(read.filled())?;
+            self.input.extend_from_slice(&read.filled()[used..]);
+            return Poll::Ready(Ok(arrival));
+        }
+        if local.phase() >= Phase::Draining {
+            return Poll::Ready(Ok(Arrival::Ended));
+        }
+        if let Some(idle) = &mut self.idle {
+            return idle.wait.poll(idle.limit, cx).map_ok(|()| Arrival::Ended);
+        }
+        Poll::Pending
+    }
+
+    fn poll_stream(
         &mut self,
-        head: usize,
-        framing: Framing,
-        waits: bool,
-    ) -> io::Result<Option<Request>> {
-        let limit = self.worker.shared.max_body;
-        let mut decoder = BodyDecoder::new(framing);
-        let mut content = Vec::new();
-        let mut used = head;
-        if waits && framing != Framing::Length(0) {
-            self.write(http1::CONTINUE, &mut 0).await?;
-        }
-        loop {
-            let complete = match framing {
-                Framing::Length(length) => {
-                    let length = usize::try_from(length).unwrap_or(usize::MAX);
-                    if length > limit {
-                        return Ok(Some(Request::TooLarge));
-                    }
-                    (self.input.len() - head >= length).then_some(Body::Behind(length))
-                }
-                Framing::Chunked | Framing::UntilClose => {
-                    let fed =
-                        decoder.feed(&self.input[used..], |part| content.extend_from_slice(part));
-                    match fed {
-                        Err(_) => return Ok(Some(Request::Invalid)),
-                        Ok(taken) => used += taken,
-                    }
-                    // Framing is bounded too: sizes, their extensions, trailers.
-                    let framing = self.input.len().saturating_sub(head + content.len());
-                    if content.len() > limit || framing > MAX_FRAMING + 8 * content.len() {
-                        return Ok(Some(Request::TooLarge));
-                    }
-                    decoder
-                        .is_complete()
-                        .then(|| Body::Chunked(std::mem::take(&mut content), used))
-                }
-            };
-            if let Some(body) = complete {
-                return Ok(Some(Request::Complete { head, body }));
-            }
-            if !self.read_more(false, false).await? {
-                return Ok(None);
-            }
-        }
+        read: &mut ReadBuf<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, read)
     }
 
-    /// Reads some bytes; `false` when the client or the server ends the connection.
-    ///
-    /// What has sent no whole head is not in flight and ends as soon as the server drains.
-    async fn read_more(&mut self, in_head: bool, may_idle: bool) -> io::Result<bool> {
-        if self.input.capacity() - self.input.len() < READ / 4 {
-            self.input.reserve(READ);
-        }
-        let mut phase = self.worker.shared.phase.clone();
-        let idle_limit = self.worker.shared.keep_alive.filter(|_| may_idle);
-        let idle = async {
-            match idle_limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        let ends = |phase: &Phase| match phase {
-            Phase::Serving => false,
-            Phase::Draining => in_head,
-            Phase::Stopping => true,
-        };
-        let read = async {
-            loop {
-                self.stream.readable().await?;
-                match self.stream.try_read_buf(&mut self.input) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    result => return result,
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            count = read => Ok(count? > 0),
-            _ = phase.wait_for(ends) => Ok(false),
-            () = idle => Ok(false),
-        }
-    }
-
-    async fn exchange(&mut self, request: Request) -> io::Result<Outcome> {
-        let input = std::mem::take(&mut self.input);
-        let (exchange, used) = match &request {
-            Request::Invalid => (Exchange::invalid(self), input.len()),
-            Request::TooLarge => (Exchange::too_large(self, &input), input.len()),
-            Request::Complete { head, body } => {
-                let (body, used) = match body {
-                    Body::Behind(length) => (&input[*head..head + length], head + length),
-                    Body::Chunked(content, used) => (&content[..], *used),
-                    Body::Lost => (&[][..], input.len()),
-                };
-                (Exchange::new(self, &input, body), used)
-            }
-        };
+    fn arrived_in_input(&mut self) -> io::Result<Arrival> {
+        let mut input = std::mem::take(&mut self.input);
+        let (arrival, used) = self.arrived(&input)?;
+        input.drain(..used);
         self.input = input;
-        self.input.drain(..used);
-        exchange.run(self).await
+        Ok(arrival)
     }
 
-    /// Writes bytes, unless the server gives up first, and adds those that went out to `written`.
-    pub(crate) async fn write(&self, mut bytes: &[u8], written: &mut u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.stream.try_write(bytes) {
-                Ok(count) => {
-                    *written += count as u64;
-                    bytes = &bytes[count..];
+    /// Begins to answer a request that is all there; gives the bytes that it used.
+    fn arrived(&mut self, input: &[u8]) -> io::Result<(Arrival, usize)> {
+        let (head, length) = match RequestHead::parse(input) {
+            Ok(Some((_, length))) if length > self.worker.shared.max_head => {
+                return self.invalid(input);
+            }
+            Ok(Some(parsed)) => parsed,
+            Ok(None) if input.len() <= self.worker.shared.max_head => {
+                return Ok((Arrival::Part, 0));
+            }
+            Ok(None) | Err(_) => return self.invalid(input),
+        };
+        let (body, used) = match head.framing {
+            // uvicorn stays with HTTP/1 where a client asks for an upgrade, but its parser reads no
+            // further.
+            _ if head.upgrades() => (&[][..], input.len()),
+            Framing::Length(0) => (&[][..], length),
+            Framing::Length(bytes) if !head.expect_continue => {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                match input[length..].get(..bytes) {
+                    Some(body) if bytes <= self.worker.shared.max_body => (body, length + bytes),
+                    _ => return Ok((Arrival::Part, 0)),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut phase = self.worker.shared.phase.clone();
-                    tokio::select! {
-                        writable = self.stream.writable() => writable?,
-                        _ = phase.wait_for(|phase| *phase == Phase::Stopping) => {
-                            return Err(io::ErrorKind::TimedOut.into());
-                        }
+            }
+            _ => return Ok((Arrival::Part, 0)),
+        };
+        let exchange = Exchange::new(self, &head, &input[..length], body);
+        Ok((Arrival::Begun(self.begin(exchange)?), used))
+    }
+
+    fn invalid(&mut self, input: &[u8]) -> io::Result<(Arrival, usize)> {
+        let exchange = Exchange::invalid(self);
+        Ok((Arrival::Begun(self.begin(exchange)?), input.len()))
+    }
+
+    /// Sends what is due at once, which is mostly all.
+    fn begin(&mut self, mut exchange: Exchange) -> io::Result<Begun> {
+        match exchange.advance(self) {
+            Ok(Next::Over) => Ok(Begun::Over(exchange.end(self, Ok(()))?)),
+            Ok(next) => Ok(Begun::UnderWay(Box::new(exchange), next)),
+            Err(error) => Ok(Begun::Over(exchange.end(self, Err(error))?)),
+        }
+    }
+
+    /// Sends the rest of an answer as it falls due.
+    async fn finish(&mut self, mut exchange: Box<Exchange>, next: Next) -> io::Result<Outcome> {
+        let mut next = Ok(next);
+        loop {
+            let waited = match next {
+                Ok(Next::Over) => return exchange.end(self, Ok(())),
+                Ok(Next::Turn) => {
+                    tokio::task::yield_now().await;
+                    Ok(())
+                }
+                Ok(Next::Wait(until)) => self.wait(until).await,
+                Ok(Next::Write) => self.writable().await,
+                Err(error) => return exchange.end(self, Err(error)),
+            };
+            next = waited.and_then(|()| exchange.advance(self));
+        }
+    }
+
+    /// Waits for a moment; a client that goes away ends the wait, unless it has sent as much ahead as a
+    /// head may hold.
+    async fn wait(&mut self, until: Instant) -> io::Result<()> {
+        let local = self.local;
+        let mut wait = Wait::new(&local.pacer);
+        let max_ahead = self.worker.shared.max_head;
+        std::future::poll_fn(|cx| {
+            if wait.poll(until, cx)?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            while self.input.len() < max_ahead {
+                match self.poll_more(cx)? {
+                    Poll::Pending => break,
+                    Poll::Ready(0) => {
+                        return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                     }
+                    Poll::Ready(_) => {}
                 }
-                Err(error) => return Err(error),
+            }
+            self.unless_stopping()
+        })
+        .await
+    }
+
+    async fn writable(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| match self.stream.poll_write_ready(cx) {
+            Poll::Pending => self.unless_stopping(),
+            ready @ Poll::Ready(_) => ready,
+        })
+        .await
+    }
+
+    /// Goes on to wait unless the server gives up what is in flight.
+    fn unless_stopping(&self) -> Poll<io::Result<()>> {
+        match self.local.phase() {
+            Phase::Stopping => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Phase::Draining | Phase::Serving => Poll::Pending,
+        }
+    }
+
+    /// Adds bytes to the input; gives how many, none at the client's end.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let local = self.local;
+        let mut buffer = local.input.borrow_mut();
+        let mut read = ReadBuf::new(&mut buffer);
+        self.poll_stream(&mut read, cx).map_ok(|()| {
+            self.input.extend_from_slice(read.filled());
+            read.filled().len()
+        })
+    }
+
+    /// Writes what the socket takes at once.
+    pub(crate) fn try_write(&self, front: &[u8], back: &[u8]) -> io::Result<usize> {
+        match (front, back) {
+            (front, []) => self.stream.try_write(front),
+            ([], back) => self.stream.try_write(back),
+            (front, back) => {
+                let both = [io::IoSlice::new(front), io::IoSlice::new(back)];
+                self.stream.try_write_vectored(&both)
             }
         }
-        Ok(())
     }
 
-    fn shrink(&mut self) {
-        if self.input.is_empty() && self.input.capacity() > KEEP {
-            self.input = Vec::new();
-        }
-        if self.output.capacity() > KEEP {
-            self.output = Vec::new();
+    /// Counts the time without a request from here on.
+    fn rest_from_now(&mut self) {
+        if let Some(limit) = self.worker.shared.keep_alive {
+            let limit = Instant::now() + limit;
+            let pacer = &self.local.pacer;
+            let idle = self.idle.get_or_insert_with(|| Idle {
+                limit,
+                wait: Wait::new(pacer),
+            });
+            idle.limit = limit;
         }
     }
 }

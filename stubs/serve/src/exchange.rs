@@ -1,23 +1,32 @@
 //! One request and its answer: decided, then sent as it falls due.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-use plan::reply::{Body, Facts, Reply};
+use plan::reply::{Body, Facts, Rendered, Reply};
 use plan::script::CutKind;
 use plan::stub::Call;
-use plan::{Route, Step};
+use plan::{Route, Step, Timeline};
 use tokio::time::Instant;
 use wire::dialect::{Content, Head};
 use wire::http1::{Framing, RequestHead};
 use wire::metrics;
 
 use crate::connection::Connection;
-use crate::metrics::{Asked, Counters, Progress, nanoseconds};
+use crate::local::Phase;
+use crate::metrics::{Asked, Method, Progress, nanoseconds};
 use crate::truth::{Chunk, Ended, Record};
-use crate::worker::{Phase, Worker};
+use crate::worker::Worker;
 
 /// Bytes that are gathered before they are written although more is due.
 const WRITE: usize = 256 << 10;
+/// A rendered body up to this is copied behind the head, which costs less than a second part of a write.
+const COPY: usize = 4 << 10;
+/// A wait that is as good as endless.
+const NEVER: Duration = Duration::from_secs(1 << 31);
+/// A buffer above this is given back after the exchange that needed it.
+const KEEP: usize = 2 * WRITE;
 
 /// Whether the connection serves another request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,112 +37,139 @@ pub(crate) enum Outcome {
     KeepAlive,
 }
 
+/// What an exchange waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Next {
+    /// Nothing: all is sent.
+    Over,
+    /// More is due, but others shall have their turn.
+    Turn,
+    /// The moment when more is due.
+    Wait(Instant),
+    /// The client, which takes no more for now.
+    Write,
+}
+
+/// Bytes to be written, and what they are.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    steps: Vec<Step>,
+    written: usize,
+}
+
 /// An answer on its way.
 pub(crate) struct Exchange {
-    /// What follows the head, which stands in the connection's output already.
+    /// What the server's own counters are told, unless the bytes were no HTTP.
+    asked: Option<Asked>,
+    /// What follows what was put into the output already.
     body: Body,
     /// The fault that leaves the answer without its end.
     cut: Option<CutKind>,
+    /// From the arrival to when the clock was last read.
+    elapsed: Duration,
+    is_blocked: bool,
     is_head: bool,
     outcome: Outcome,
+    output: Output,
     progress: Progress,
     received: Instant,
-    record: Record,
-    request_bytes: u64,
-    response_bytes: u64,
-    route: Option<Route>,
-    /// Steps whose bytes stand in the output.
-    unwritten: Vec<Step>,
+    /// A body that is written behind the output from where it lies, and how far it is.
+    rendered: Option<(Arc<Rendered>, usize)>,
+    truth: Option<Box<Record>>,
 }
 
 impl Exchange {
     /// Decides the answer to a request and puts its head into the output.
-    pub(crate) fn new(connection: &mut Connection<'_>, input: &[u8], body: &[u8]) -> Self {
+    pub(crate) fn new(
+        connection: &Connection<'_>,
+        head: &RequestHead<'_>,
+        head_bytes: &[u8],
+        body: &[u8],
+    ) -> Self {
         let received = Instant::now();
         let worker = connection.worker;
-        let parsed = RequestHead::parse(input);
-        let (head, length) = parsed
-            .ok()
-            .flatten()
-            .expect("the head was parsed when the request was read");
+        let is_recorded = worker.shared.truth.is_some();
         let call = Call {
             body,
-            head: &head,
-            wants_prompt: worker.shared.truth.is_some(),
+            head,
+            wants_prompt: is_recorded,
         };
-        let (seconds, date) = worker.date();
+        let (seconds, date) = worker.date(received);
         let mut context = worker.context.borrow_mut();
         context.created = seconds;
         let stub = &worker.stub;
-        let reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
-            let mut reply = of_process(worker, route, &head, &input[..length], body);
+        let mut reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
+            let mut reply = of_process(worker, route, head, head_bytes, body);
             reply.route = Some(route);
             stub.decorate(&call, &mut context, &mut reply);
             reply
         });
-        let request_id = match head.header("x-request-id") {
-            Some(id) => id.to_owned(),
-            None if worker.shared.truth.is_some() => format!("{:032x}", context.random.u128(..)),
-            None => String::new(),
-        };
+        let mut exchange = Self::answering(connection, received);
         write_head(
             worker,
             &reply,
             !head.keep_alive,
             &date,
-            &mut connection.output,
+            &mut exchange.output.bytes,
         );
-        let progress = Progress::new(reply.facts.works.clone(), &worker.counters);
-        let response_bytes = reply.content().length();
-        let record = Record {
-            method: Some(head.method.to_owned()),
-            route: Some(head.path().to_owned()),
-            request_id,
-            ..record(connection, reply.status, reply.facts, received)
-        };
-        Self {
-            body: reply.body,
-            cut: None,
-            is_head: head.method == "HEAD",
-            outcome: if head.keep_alive {
-                Outcome::KeepAlive
-            } else {
-                Outcome::Close
-            },
-            progress,
-            received,
-            record,
-            request_bytes: request_bytes(&head),
-            response_bytes: response_bytes.unwrap_or(0) as u64,
+        exchange.asked = Some(Asked {
+            method: Method::named(head.method),
+            request_bytes: request_bytes(head),
+            response_bytes: reply.content().length().unwrap_or(0) as u64,
             route: reply.route,
-            unwritten: Vec::new(),
+            status: reply.status,
+        });
+        exchange.is_head = head.method == "HEAD";
+        if head.keep_alive {
+            exchange.outcome = Outcome::KeepAlive;
         }
+        exchange.progress = Progress::new(reply.facts.works.take(), &worker.counters);
+        if is_recorded {
+            let request_id = match head.header("x-request-id") {
+                Some(id) => id.to_owned(),
+                None => format!("{:032x}", context.random.u128(..)),
+            };
+            exchange.truth = Some(Box::new(Record {
+                method: Some(head.method.to_owned()),
+                route: Some(head.path().to_owned()),
+                request_id,
+                ..record(connection, reply.status, reply.facts, received)
+            }));
+        }
+        exchange.body = reply.body;
+        exchange
     }
 
     /// The answer to bytes that are no HTTP.
-    pub(crate) fn invalid(connection: &mut Connection<'_>) -> Self {
+    pub(crate) fn invalid(connection: &Connection<'_>) -> Self {
         let worker = connection.worker;
-        let dialect = worker.stub.dialect;
-        dialect.write_invalid(&worker.date().1, &mut connection.output);
-        Self::refused(connection, 400)
+        let mut exchange = Self::refused(connection, 400);
+        let (_, date) = worker.date(exchange.received);
+        let output = &mut exchange.output.bytes;
+        worker.stub.dialect.write_invalid(&date, output);
+        exchange
     }
 
     /// The answer to a body beyond the limit.
-    pub(crate) fn too_large(connection: &mut Connection<'_>, input: &[u8]) -> Self {
+    pub(crate) fn too_large(connection: &Connection<'_>, input: &[u8]) -> Self {
         let worker = connection.worker;
-        let limit = worker.shared.max_body;
-        let reply = Reply::too_large(limit);
-        write_head(
-            worker,
-            &reply,
-            true,
-            &worker.date().1,
-            &mut connection.output,
-        );
+        let reply = Reply::too_large(worker.shared.max_body);
         let mut exchange = Self::refused(connection, reply.status);
+        let (_, date) = worker.date(exchange.received);
+        write_head(worker, &reply, true, &date, &mut exchange.output.bytes);
         if let Ok(Some((head, _))) = RequestHead::parse(input) {
-            exchange.record.method = Some(head.method.to_owned());
-            exchange.record.route = Some(head.path().to_owned());
+            exchange.asked = Some(Asked {
+                method: Method::named(head.method),
+                request_bytes: 0,
+                response_bytes: 0,
+                route: None,
+                status: reply.status,
+            });
+            if let Some(record) = &mut exchange.truth {
+                record.method = Some(head.method.to_owned());
+                record.route = Some(head.path().to_owned());
+            }
         }
         exchange.body = reply.body;
         exchange
@@ -141,150 +177,226 @@ impl Exchange {
 
     fn refused(connection: &Connection<'_>, status: u16) -> Self {
         let received = Instant::now();
+        let mut exchange = Self::answering(connection, received);
+        if connection.worker.shared.truth.is_some() {
+            let record = record(connection, status, Facts::default(), received);
+            exchange.truth = Some(Box::new(record));
+        }
+        exchange
+    }
+
+    /// An answer of nothing, at the end of the connection.
+    fn answering(connection: &Connection<'_>, received: Instant) -> Self {
+        connection.worker.counters.count_request();
         Self {
+            asked: None,
             body: Body::Empty,
             cut: None,
+            elapsed: Duration::ZERO,
+            is_blocked: false,
             is_head: false,
             outcome: Outcome::Close,
+            output: connection.worker.take_output(),
             progress: Progress::default(),
             received,
-            record: record(connection, status, Facts::default(), received),
-            request_bytes: 0,
-            response_bytes: 0,
-            route: None,
-            unwritten: Vec::new(),
+            rendered: None,
+            truth: None,
         }
     }
 
-    /// Sends the answer and files the record, however it ends.
-    pub(crate) async fn run(mut self, connection: &mut Connection<'_>) -> io::Result<Outcome> {
-        connection.worker.shared.metrics.count_request();
-        let sent = self.send(connection).await;
-        self.count(&connection.worker.counters);
-        connection.output.clear();
-        let is_stopping = *connection.worker.shared.phase.borrow() == Phase::Stopping;
-        self.record.ended = match sent {
-            Ok(()) => self.cut.map_or(Ended::Done, Ended::Fault),
-            Err(_) if is_stopping => Ended::Drain,
-            Err(_) => Ended::ClientAbort,
+    /// Sends what is due, as far as the client takes it at once.
+    pub(crate) fn advance(&mut self, connection: &Connection<'_>) -> io::Result<Next> {
+        let worker = connection.worker;
+        if std::mem::take(&mut self.is_blocked) && !self.write(connection)? {
+            self.is_blocked = true;
+            return Ok(Next::Write);
+        }
+        if self.output.bytes.is_empty() {
+            self.output = worker.take_output();
+        }
+        let next = loop {
+            let next = self.fill();
+            // What is sent whole waits for its moment with its head.
+            let is_early = matches!(self.body, Body::Whole(_));
+            if !is_early && !self.write(connection)? {
+                self.is_blocked = true;
+                break Next::Write;
+            }
+            match next {
+                Next::Wait(until) if until <= self.received + self.elapsed => {}
+                next => break next,
+            }
         };
-        if let Some(truth) = &connection.worker.shared.truth {
-            truth.put(self.record);
+        if next != Next::Over {
+            let waiting = self.output.rest();
+            worker.give_output(std::mem::replace(&mut self.output, waiting));
+        }
+        Ok(next)
+    }
+
+    /// Files the record of an exchange that is over, however it ended.
+    pub(crate) fn end(
+        mut self,
+        connection: &Connection<'_>,
+        sent: io::Result<()>,
+    ) -> io::Result<Outcome> {
+        let worker = connection.worker;
+        worker.give_output(std::mem::take(&mut self.output));
+        self.progress.end(&worker.counters);
+        if sent.is_err() {
+            self.elapsed = self.received.elapsed();
+        }
+        if let Some(asked) = &self.asked {
+            worker.counters.count_http(asked, nanoseconds(self.elapsed));
+        }
+        if let (Some(truth), Some(mut record)) = (&worker.shared.truth, self.truth) {
+            record.ended = match sent {
+                Ok(()) => self.cut.map_or(Ended::Done, Ended::Fault),
+                Err(_) if connection.local.phase() == Phase::Stopping => Ended::Drain,
+                Err(_) => Ended::ClientAbort,
+            };
+            truth.put(*record);
         }
         sent.map(|()| self.outcome)
     }
 
-    /// Counts the exchange, now that it is over; bytes that were no HTTP reach no counter.
-    fn count(&mut self, counters: &Counters) {
-        self.progress.end(counters);
-        if let Some(method) = &self.record.method {
-            counters.count_http(&Asked {
-                duration_ns: nanoseconds(self.received.elapsed()),
-                method,
-                request_bytes: self.request_bytes,
-                response_bytes: self.response_bytes,
-                route: self.route,
-                status: self.record.status,
-            });
-        }
-    }
-
-    async fn send(&mut self, connection: &mut Connection<'_>) -> io::Result<()> {
+    /// Puts what is due into the output; says what comes behind it.
+    fn fill(&mut self) -> Next {
         match std::mem::replace(&mut self.body, Body::Empty) {
-            Body::Empty | Body::HeadAlone(_) => self.flush(connection).await,
+            Body::Empty | Body::HeadAlone(_) => Next::Over,
             Body::Rendered(rendered) => {
-                connection.output.extend_from_slice(&rendered.bytes);
-                self.unwritten.extend_from_slice(&rendered.steps);
-                self.flush(connection).await
+                let mut written = 0;
+                if rendered.bytes.len() <= COPY {
+                    self.output.bytes.extend_from_slice(&rendered.bytes);
+                    written = rendered.bytes.len();
+                }
+                self.rendered = Some((rendered, written));
+                Next::Over
             }
-            Body::Stream(mut timeline) => {
-                while let Some(due) = timeline.due() {
-                    if due > self.received.elapsed() {
-                        self.flush(connection).await?;
-                        wait(connection, self.received + due).await?;
-                    }
-                    let step = timeline.step(&mut connection.output);
-                    self.unwritten.extend(step);
-                    if connection.output.len() >= WRITE {
-                        self.flush(connection).await?;
-                    }
-                }
-                self.cut = timeline.cut();
-                if self.cut.is_some() {
-                    self.outcome = Outcome::Close;
-                }
-                self.flush(connection).await
+            Body::Stream(timeline) => self.fill_from(timeline),
+            Body::Whole(whole) if !self.is_due(whole.due) => {
+                let until = self.moment(whole.due);
+                self.body = Body::Whole(whole);
+                Next::Wait(until)
             }
             Body::Whole(whole) => {
-                if whole.due > self.received.elapsed() {
-                    wait(connection, self.received + whole.due).await?;
-                }
                 if !self.is_head {
-                    connection.output.extend_from_slice(&whole.bytes);
+                    self.output.bytes.extend_from_slice(&whole.bytes);
                 }
-                self.unwritten.push(whole.step());
-                self.flush(connection).await
+                self.output.steps.push(whole.step());
+                Next::Over
             }
         }
     }
 
-    /// Writes what stands in the output and notes when that was.
-    async fn flush(&mut self, connection: &mut Connection<'_>) -> io::Result<()> {
-        if connection.output.is_empty() {
-            return Ok(());
+    fn fill_from(&mut self, mut timeline: Box<Timeline>) -> Next {
+        while let Some(due) = timeline.due() {
+            let next = if !self.is_due(due) {
+                Next::Wait(self.moment(due))
+            } else if self.output.bytes.len() >= WRITE {
+                Next::Turn
+            } else {
+                let step = timeline.step(&mut self.output.bytes);
+                self.output.steps.extend(step);
+                continue;
+            };
+            self.body = Body::Stream(timeline);
+            return next;
         }
-        let output = std::mem::take(&mut connection.output);
-        let written = connection.write(&output, &mut self.record.bytes).await;
-        connection.output = output;
-        written?;
-        connection.output.clear();
-        let worker = connection.worker;
-        let elapsed = self.received.elapsed();
-        for step in &self.unwritten {
-            if !step.due.is_zero() {
-                worker
-                    .shared
-                    .metrics
-                    .count_late(elapsed.saturating_sub(step.due));
+        self.cut = timeline.cut();
+        if self.cut.is_some() {
+            self.outcome = Outcome::Close;
+        }
+        Next::Over
+    }
+
+    fn is_due(&mut self, due: Duration) -> bool {
+        if due > self.elapsed {
+            self.elapsed = self.received.elapsed();
+        }
+        due <= self.elapsed
+    }
+
+    fn moment(&self, due: Duration) -> Instant {
+        let moment = self.received.checked_add(due);
+        moment.unwrap_or_else(|| self.received + NEVER)
+    }
+
+    /// Writes what stands in the output and notes when that was; `false` if the client does not take all.
+    fn write(&mut self, connection: &Connection<'_>) -> io::Result<bool> {
+        loop {
+            let front = &self.output.bytes[self.output.written..];
+            let back = self.rendered.as_ref();
+            let back = back.map_or(&[][..], |(rendered, written)| &rendered.bytes[*written..]);
+            if front.is_empty() && back.is_empty() {
+                break;
+            }
+            let count = match connection.try_write(front, back) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let in_front = count.min(front.len());
+            self.output.written += in_front;
+            if let Some((_, written)) = &mut self.rendered {
+                *written += count - in_front;
+            }
+            if let Some(record) = &mut self.truth {
+                record.bytes += count as u64;
             }
         }
-        self.progress
-            .wrote(&worker.counters, &self.unwritten, elapsed);
-        if worker.shared.truth.is_some() {
-            let (received, now) = (self.record.received_ns, worker.now_ns());
-            let chunk = |step: &Step| Chunk::new(step, received, now);
-            self.record.chunks.extend(self.unwritten.iter().map(chunk));
+        if !self.output.bytes.is_empty() {
+            self.wrote(connection.worker);
         }
-        self.unwritten.clear();
-        Ok(())
+        Ok(true)
+    }
+
+    fn wrote(&mut self, worker: &Worker) {
+        self.elapsed = self.received.elapsed();
+        let rendered = self.rendered.take();
+        let steps = match &rendered {
+            None => &self.output.steps,
+            Some((rendered, _)) => &rendered.steps,
+        };
+        let timed = steps.iter().filter(|step| !step.due.is_zero());
+        for step in timed {
+            let late = self.elapsed.saturating_sub(step.due);
+            worker.counters.count_late(late);
+        }
+        self.progress.wrote(&worker.counters, steps, self.elapsed);
+        if let Some(record) = &mut self.truth {
+            let written = worker.shared.ns(self.received + self.elapsed);
+            let received = record.received_ns;
+            let chunk = |step: &Step| Chunk::new(step, received, written);
+            record.chunks.extend(steps.iter().map(chunk));
+        }
+        self.output.clear();
     }
 }
 
-/// Waits for a moment; a client that goes away ends the wait, unless it has sent as much ahead as a
-/// head may hold.
-async fn wait(connection: &mut Connection<'_>, until: Instant) -> io::Result<()> {
-    let mut phase = connection.worker.shared.phase.clone();
-    let max_ahead = connection.worker.shared.max_head;
-    let timer = tokio::time::sleep_until(until);
-    tokio::pin!(timer);
-    loop {
-        let listens = connection.input.len() < max_ahead;
-        tokio::select! {
-            biased;
-            () = &mut timer => return Ok(()),
-            readable = connection.stream.readable(), if listens => {
-                readable?;
-                match connection.stream.try_read_buf(&mut connection.input) {
-                    Ok(0) => return Err(io::ErrorKind::ConnectionAborted.into()),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+impl Output {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.steps.clear();
+        self.written = 0;
+    }
+
+    /// What is not written, in no more room than it needs.
+    fn rest(&self) -> Self {
+        Self {
+            bytes: self.bytes[self.written..].to_vec(),
+            steps: self.steps.clone(),
+            written: 0,
         }
+    }
+
+    /// Room for another exchange.
+    pub(crate) fn emptied(mut self) -> Self {
+        if self.bytes.capacity() > KEEP {
+            return Self::default();
+        }
+        self.clear();
+        self
     }
 }
 
@@ -338,7 +450,6 @@ fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut
 
 fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Instant) -> Record {
     let shared = &connection.worker.shared;
-    let received = received.duration_since(shared.origin).as_nanos();
     Record {
         bytes: 0,
         chunks: Vec::new(),
@@ -347,8 +458,8 @@ fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Inst
         ended: Ended::Done,
         facts,
         method: None,
-        parsed_ns: connection.worker.now_ns(),
-        received_ns: u64::try_from(received).unwrap_or(u64::MAX),
+        parsed_ns: shared.now_ns(),
+        received_ns: shared.ns(received),
         request_id: String::new(),
         route: None,
         started_unix_ns: shared.started_unix_ns,

@@ -22,14 +22,14 @@ use wire::http1::{self, RequestHead, WholeRequest};
 
 use crate::cli::{Listening, Running};
 use crate::cpu::Thread;
+use crate::local::{Local, Phase};
+use crate::metrics::Counters;
+use crate::pacer::Wait;
 use crate::server::Server;
 use crate::truth::{Chunk, Ended, Record};
-use crate::worker::{Date, Phase, Shared};
+use crate::worker::{Date, Shared};
 
 pub use folder::load;
-
-/// How late tokio's timers fire, which count in milliseconds and round up.
-const TIMER_LATE: Duration = Duration::from_millis(1);
 
 /// Flags of `serve replay`.
 #[derive(clap::Args, Debug)]
@@ -91,6 +91,7 @@ pub(crate) fn start(args: Args) -> anyhow::Result<Running> {
 /// One thread's state.
 #[derive(Debug)]
 pub(crate) struct Player {
+    counters: Arc<Counters>,
     date: Date,
     plays: Plays,
     replay: Arc<Replay>,
@@ -106,18 +107,19 @@ impl Player {
         plays: Plays,
     ) -> io::Result<()> {
         let player = Rc::new(Self {
+            counters: shared.metrics.add_worker(Thread::current()),
             date: Date::default(),
             plays,
             replay,
             shared,
         });
-        player.shared.metrics.add_worker(Thread::current());
-        player.shared.serve(listener, |stream, number| {
+        player.shared.serve(listener, |stream, number, local| {
             let player = Rc::clone(&player);
             async move {
                 stream.set_nodelay(true)?;
                 let mut connection = Connection {
                     input: Vec::new(),
+                    local: &local,
                     number,
                     player: &player,
                     stream,
@@ -127,54 +129,13 @@ impl Player {
             }
         })
     }
-
-    /// Writes an answer's parts when they are due and notes when that was.
-    async fn send(
-        &self,
-        stream: &mut TcpStream,
-        played: &Played<'_>,
-        received: Instant,
-        record: &mut Record,
-    ) -> io::Result<()> {
-        let (bytes, mut at) = (&played.answer.bytes, 0);
-        let whole = [(Duration::ZERO, bytes.len())];
-        let parts = match self.plays.pace {
-            Pace::Burst => &whole[..],
-            Pace::Recorded => &played.answer.parts,
-        };
-        for &(due, length) in parts {
-            let wake = due.saturating_sub(TIMER_LATE);
-            if wake > received.elapsed() {
-                tokio::time::sleep_until(received + wake).await;
-            }
-            let part = &bytes[at.max(played.skip).min(at + length)..at + length];
-            at += length;
-            stream.write_all(part).await?;
-            if !due.is_zero() {
-                let late = received.elapsed().saturating_sub(due);
-                self.shared.metrics.count_late(late);
-            }
-            let step = Step {
-                due,
-                kind: Kind::Body,
-                index: None,
-                tokens: 0,
-                bytes: u32::try_from(part.len()).unwrap_or(u32::MAX),
-            };
-            record.bytes += part.len() as u64;
-            let written = self.shared.now_ns();
-            record
-                .chunks
-                .push(Chunk::new(&step, record.received_ns, written));
-        }
-        Ok(())
-    }
 }
 
 /// A client's connection.
 struct Connection<'p> {
     /// Bytes read and not yet used.
     input: Vec<u8>,
+    local: &'p Local,
     number: u64,
     player: &'p Player,
     stream: TcpStream,
@@ -244,7 +205,7 @@ impl<'p> Connection<'p> {
             Ok(answer) => Cow::Borrowed(answer),
             Err(missed) => {
                 tracing::warn!("no recorded case fits {} {}", missed.method, missed.target);
-                Cow::Owned(missed.answer(&self.player.date.now().1))
+                Cow::Owned(missed.answer(&self.player.date.at(Instant::now()).1))
             }
         };
         Played {
@@ -275,42 +236,76 @@ impl<'p> Connection<'p> {
 
     /// Reads some bytes; `false` when the client or the server ends the connection.
     async fn read(&mut self) -> io::Result<bool> {
-        let is_idle = self.input.is_empty();
-        let mut phase = self.player.shared.phase.clone();
-        let ends = |phase: &Phase| match phase {
-            Phase::Serving => false,
-            Phase::Draining => is_idle,
-            Phase::Stopping => true,
+        let last = if self.input.is_empty() {
+            Phase::Draining
+        } else {
+            Phase::Stopping
         };
-        tokio::select! {
-            biased;
-            count = self.stream.read_buf(&mut self.input) => Ok(count? > 0),
-            _ = phase.wait_for(ends) => Ok(false),
-        }
+        let read = self.stream.read_buf(&mut self.input);
+        let count = self.local.unless(last, read).await.transpose()?;
+        Ok(count.unwrap_or(0) > 0)
     }
 
     /// Sends an answer as it falls due and files the record, however it ends.
     async fn play(&mut self, played: Played<'_>) -> io::Result<bool> {
         let received = Instant::now();
+        self.player.counters.count_request();
         let shared = &self.player.shared;
-        shared.metrics.count_request();
         let mut record = record(shared, self.number, &played, received);
-        let mut phase = shared.phase.clone();
-        let sent = tokio::select! {
-            biased;
-            sent = self.player.send(&mut self.stream, &played, received, &mut record) => sent,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => {
-                record.ended = Ended::Drain;
-                Err(io::ErrorKind::TimedOut.into())
-            }
+        let local = self.local;
+        let sending = self.send(&played, received, &mut record);
+        let sent = local.unless(Phase::Stopping, sending).await;
+        record.ended = match sent {
+            None => Ended::Drain,
+            Some(Err(_)) => Ended::ClientAbort,
+            Some(Ok(())) => Ended::Done,
         };
-        if sent.is_err() && record.ended == Ended::Done {
-            record.ended = Ended::ClientAbort;
-        }
         if let Some(truth) = &shared.truth {
             truth.put(record);
         }
-        sent.map(|()| played.answer.keep_alive)
+        sent.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+        Ok(played.answer.keep_alive)
+    }
+
+    /// Writes an answer's parts when they are due and notes when that was.
+    async fn send(
+        &mut self,
+        played: &Played<'_>,
+        received: Instant,
+        record: &mut Record,
+    ) -> io::Result<()> {
+        let (bytes, mut at) = (&played.answer.bytes, 0);
+        let whole = [(Duration::ZERO, bytes.len())];
+        let parts = match self.player.plays.pace {
+            Pace::Burst => &whole[..],
+            Pace::Recorded => &played.answer.parts,
+        };
+        for &(due, length) in parts {
+            if due > received.elapsed() {
+                let wait = Wait::new(&self.local.pacer);
+                wait.until(received + due).await?;
+            }
+            let part = &bytes[at.max(played.skip).min(at + length)..at + length];
+            at += length;
+            self.stream.write_all(part).await?;
+            if !due.is_zero() {
+                let late = received.elapsed().saturating_sub(due);
+                self.player.counters.count_late(late);
+            }
+            let step = Step {
+                due,
+                kind: Kind::Body,
+                index: None,
+                tokens: 0,
+                bytes: u32::try_from(part.len()).unwrap_or(u32::MAX),
+            };
+            record.bytes += part.len() as u64;
+            let written = self.player.shared.now_ns();
+            record
+                .chunks
+                .push(Chunk::new(&step, record.received_ns, written));
+        }
+        Ok(())
     }
 }
 

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 pub use crate::metrics::Lateness;
 
 use crate::listen;
+use crate::local::Phase;
 use crate::metrics::Metrics;
 use crate::replay::{Player, Plays};
 use crate::truth;
-use crate::worker::{Phase, Shared, Worker};
+use crate::worker::{Shared, Worker};
 
 /// Where and how to serve.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! One thread that accepts connections and serves them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,25 +9,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plan::stub::{Context, Stub};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::connection;
 use crate::cpu::Thread;
-use crate::metrics::{Counters, Metrics};
+use crate::exchange::Output;
+use crate::local::{Local, Phase, Task};
+use crate::metrics::{Counters, Metrics, nanoseconds};
 use crate::truth::Sink;
 
-/// How far a server is in its life.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Phase {
-    /// Accepting.
-    Serving,
-    /// Finishing what is in flight.
-    Draining,
-    /// Giving up what is in flight.
-    Stopping,
-}
+/// How long to wait for file descriptors to become free.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What the workers of a server share.
 #[derive(Clone, Debug)]
@@ -46,89 +40,72 @@ pub(crate) struct Shared {
 impl Shared {
     /// Nanoseconds from the server's start.
     pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.ns(Instant::now())
+    }
+
+    /// A moment in nanoseconds from the server's start.
+    pub(crate) fn ns(&self, moment: Instant) -> u64 {
+        nanoseconds(moment.saturating_duration_since(self.origin))
     }
 
     /// Accepts connections until the phase says stop, and returns when all that were served have ended.
     pub(crate) fn serve<F>(
         &self,
         listener: std::net::TcpListener,
-        serve: impl Fn(TcpStream, u64) -> F,
+        serve: impl Fn(TcpStream, u64, Rc<Local>) -> F,
     ) -> io::Result<()>
     where
         F: Future<Output = io::Result<()>> + 'static,
     {
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .build()?;
-        LocalSet::new().block_on(&runtime, async {
+            .build_local(LocalOptions::default())?;
+        runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;
-            let open = Rc::new(Open::default());
-            while let Some(stream) = self.accept(&listener).await {
+            let local = Rc::new(Local::new()?);
+            let paced = Rc::clone(&local);
+            tokio::task::spawn_local(async move { paced.pacer.run().await });
+            let mut phase = self.phase.clone();
+            while let Some(stream) = accept(&listener, &mut phase).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let (served, one) = (serve(stream, number), One::new(&open));
+                let served = serve(stream, number, Rc::clone(&local));
+                let task = Task::new(&local);
                 tokio::task::spawn_local(async move {
+                    task.begin().await;
                     if let Err(error) = served.await {
                         tracing::debug!("connection {number}: {error}");
                     }
-                    drop(one);
+                    drop(task);
                 });
             }
             drop(listener);
-            while open.count.get() > 0 {
-                open.ended.notified().await;
-            }
+            local.end(phase).await;
             Ok(())
         })
     }
+}
 
-    /// The next connection; `None` when the server stops.
-    async fn accept(&self, listener: &TcpListener) -> Option<TcpStream> {
-        let mut phase = self.phase.clone();
-        let mut warned: Option<Instant> = None;
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => return Some(stream),
-                Err(error) => {
-                    // Out of file descriptors, mostly: others must end before more can come.
-                    if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
-                        tracing::warn!("failed to accept a connection: {error}");
-                        warned = Some(Instant::now());
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+/// The next connection; `None` when the server stops.
+async fn accept(listener: &TcpListener, phase: &mut watch::Receiver<Phase>) -> Option<TcpStream> {
+    let mut warned: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) => {
+                // Out of file descriptors, mostly: others must end before more can come.
+                if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
+                    tracing::warn!("failed to accept a connection: {error}");
+                    warned = Some(Instant::now());
                 }
+                tokio::time::sleep(PATIENCE).await;
             }
         }
-    }
-}
-
-/// Connections that are being served.
-#[derive(Debug, Default)]
-struct Open {
-    count: Cell<usize>,
-    ended: Notify,
-}
-
-/// One of them, until it is dropped.
-struct One(Rc<Open>);
-
-impl One {
-    fn new(open: &Rc<Open>) -> Self {
-        open.count.set(open.count.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
-
-impl Drop for One {
-    fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
-        self.0.ended.notify_one();
     }
 }
 
@@ -140,6 +117,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Shared,
     pub(crate) stub: Arc<Stub>,
     date: Date,
+    /// Of the exchange that ended last, for the next.
+    output: RefCell<Output>,
 }
 
 impl Worker {
@@ -154,41 +133,59 @@ impl Worker {
             context: RefCell::new(Context::new(seed)),
             counters: shared.metrics.add_worker(Thread::current()),
             date: Date::default(),
+            output: RefCell::default(),
             shared,
             stub,
         });
-        worker.shared.serve(listener, |stream, number| {
+        worker.shared.serve(listener, |stream, number, local| {
             let worker = Rc::clone(&worker);
-            async move { connection::serve(stream, &worker, number).await }
+            async move { connection::serve(stream, &worker, &local, number).await }
         })
     }
 
     /// Seconds since 1970 and the `date` header for them.
-    pub(crate) fn date(&self) -> (u64, std::cell::Ref<'_, str>) {
-        self.date.now()
+    pub(crate) fn date(&self, now: Instant) -> (u64, std::cell::Ref<'_, str>) {
+        self.date.at(now)
     }
 
-    /// Nanoseconds from the server's start.
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.shared.now_ns()
+    /// An empty buffer.
+    pub(crate) fn take_output(&self) -> Output {
+        self.output.take()
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn give_output(&self, output: Output) {
+        self.output.replace(output.emptied());
     }
 }
 
 /// The `date` header, made once a second.
 #[derive(Debug, Default)]
-pub(crate) struct Date(RefCell<(u64, String)>);
+pub(crate) struct Date(RefCell<Made>);
+
+#[derive(Debug, Default)]
+struct Made {
+    header: String,
+    seconds: u64,
+    /// When the second is over.
+    until: Option<Instant>,
+}
 
 impl Date {
     /// Seconds since 1970 and the header's value.
-    pub(crate) fn now(&self) -> (u64, std::cell::Ref<'_, str>) {
-        let now = SystemTime::now();
-        let seconds = now
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        if self.0.borrow().0 != seconds {
-            *self.0.borrow_mut() = (seconds, httpdate::fmt_http_date(now));
+    pub(crate) fn at(&self, now: Instant) -> (u64, std::cell::Ref<'_, str>) {
+        if self.0.borrow().until.is_none_or(|until| until <= now) {
+            let date = SystemTime::now();
+            let since = date.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let left = 1_000_000_000 - u64::from(since.subsec_nanos());
+            *self.0.borrow_mut() = Made {
+                header: httpdate::fmt_http_date(date),
+                seconds: since.as_secs(),
+                until: Some(now + Duration::from_nanos(left)),
+            };
         }
-        let date = std::cell::Ref::map(self.0.borrow(), |(_, date)| &**date);
-        (seconds, date)
+        let made = self.0.borrow();
+        let seconds = made.seconds;
+        (seconds, std::cell::Ref::map(made, |made| &*made.header))
     }
 }

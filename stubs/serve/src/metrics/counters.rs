@@ -2,9 +2,13 @@
 //! that reads meanwhile may see one number a request ahead of another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use plan::Route;
 use wire::metrics::{Counter, Distribution, HANDLER_BOUNDS, Handled, Series, Snapshot};
+
+use super::late::Late;
+use super::progress::nanoseconds;
 
 /// HTTP methods that are told apart; the last stands for the rest.
 const METHODS: [&str; 9] = [
@@ -24,6 +28,12 @@ impl Number {
         self.set(self.value().wrapping_sub(less));
     }
 
+    pub(super) fn raise(&self, value: u64) {
+        if value > self.value() {
+            self.set(value);
+        }
+    }
+
     fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -36,6 +46,8 @@ impl Number {
 /// All numbers of one worker.
 #[derive(Debug)]
 pub(crate) struct Counters {
+    pub(super) late: Late,
+    pub(super) requests: Number,
     pub(super) running: Number,
     counts: [Number; Counter::COUNT],
     /// By route, those that are none at the end, and then by method.
@@ -60,16 +72,25 @@ struct OfMethod {
 
 /// One HTTP exchange, as the server's own counters see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    /// From its arrival to the end of its answer.
-    pub(crate) duration_ns: u64,
-    pub(crate) method: &'a str,
+pub(crate) struct Asked {
+    pub(crate) method: Method,
     /// As `content-length` tells.
     pub(crate) request_bytes: u64,
     /// As `content-length` tells.
     pub(crate) response_bytes: u64,
     pub(crate) route: Option<Route>,
     pub(crate) status: u16,
+}
+
+/// An HTTP method that is told apart, or the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Method(usize);
+
+impl Method {
+    pub(crate) fn named(name: &str) -> Self {
+        let known = METHODS.iter().position(|known| *known == name);
+        Self(known.unwrap_or(METHODS.len() - 1))
+    }
 }
 
 impl Counters {
@@ -82,6 +103,8 @@ impl Counters {
         };
         let of_route = |_| std::array::from_fn(of_method);
         Self {
+            late: Late::default(),
+            requests: Number::default(),
             running: Number::default(),
             counts: Default::default(),
             handled: (0..=Route::COUNT).map(of_route).collect(),
@@ -102,8 +125,18 @@ impl Counters {
         self.series[series as usize].add(value, times);
     }
 
-    /// Counts an exchange that is over.
-    pub(crate) fn count_http(&self, asked: &Asked<'_>) {
+    /// Counts a request whose answer begins.
+    pub(crate) fn count_request(&self) {
+        self.requests.add(1);
+    }
+
+    /// A step that had a time was written so much later.
+    pub(crate) fn count_late(&self, late: Duration) {
+        self.late.add(nanoseconds(late));
+    }
+
+    /// Counts an exchange that is over, so long after its arrival.
+    pub(crate) fn count_http(&self, asked: &Asked, duration_ns: u64) {
         let queued = [Route::Chat, Route::Completions, Route::Generate];
         if asked.status == 503 && asked.route.is_some_and(|route| queued.contains(&route)) {
             self.add(Counter::AdmissionRejections, 1);
@@ -111,13 +144,12 @@ impl Counters {
         if asked.route.is_some_and(Route::is_uncounted) {
             return;
         }
-        self.observe(Series::HttpDuration, asked.duration_ns);
+        self.observe(Series::HttpDuration, duration_ns);
         let row = asked.route.map_or(Route::COUNT, |route| route as usize);
-        let method = METHODS.iter().position(|known| *known == asked.method);
-        let of_method = &self.handled[row][method.unwrap_or(METHODS.len() - 1)];
+        let of_method = &self.handled[row][asked.method.0];
         let digit = usize::from(asked.status / 100).clamp(1, 5);
         of_method.by_status[digit - 1].add(1);
-        of_method.durations.add(asked.duration_ns, 1);
+        of_method.durations.add(duration_ns, 1);
         of_method.request_bytes.add(asked.request_bytes);
         of_method.response_bytes.add(asked.response_bytes);
     }

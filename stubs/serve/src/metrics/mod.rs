@@ -1,11 +1,11 @@
 //! Counters of a running server and their page.
 
 mod counters;
+mod late;
 mod process;
 mod progress;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,29 +14,15 @@ use wire::metrics::{Counter, Distribution, Series, Snapshot};
 
 use crate::cpu::Thread;
 
-pub(crate) use counters::{Asked, Counters};
+pub(crate) use counters::{Asked, Counters, Method};
+pub use late::Lateness;
 pub(crate) use progress::{Progress, nanoseconds};
 
 /// What all workers count together.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    late_steps: AtomicU64,
-    late_ns: AtomicU64,
-    latest_ns: AtomicU64,
-    requests: AtomicU64,
     /// Locked by a worker when it starts and by the page, never by a request for text.
     workers: Mutex<Vec<(Thread, Arc<Counters>)>>,
-}
-
-/// How late paced steps were written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Lateness {
-    /// The latest.
-    pub max: Duration,
-    /// The mean.
-    pub mean: Duration,
-    /// Steps that had a time.
-    pub steps: u64,
 }
 
 impl Metrics {
@@ -46,18 +32,6 @@ impl Metrics {
         let mut workers = self.workers.lock().expect("nobody panics with the lock");
         workers.push((thread, Arc::clone(&counters)));
         counters
-    }
-
-    pub(crate) fn count_request(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A step that had a time was written so much later.
-    pub(crate) fn count_late(&self, late: Duration) {
-        let nanoseconds = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-        self.late_steps.fetch_add(1, Ordering::Relaxed);
-        self.late_ns.fetch_add(nanoseconds, Ordering::Relaxed);
-        self.latest_ns.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 
     /// CPU time of all workers.
@@ -74,13 +48,17 @@ impl Metrics {
 
     /// The pacing error so far, if anything was paced.
     pub(crate) fn lateness(&self) -> Option<Lateness> {
-        let steps = self.late_steps.load(Ordering::Relaxed);
-        let total = self.late_ns.load(Ordering::Relaxed);
-        Some(Lateness {
-            max: Duration::from_nanos(self.latest_ns.load(Ordering::Relaxed)),
-            mean: Duration::from_nanos(total.checked_div(steps)?),
-            steps,
-        })
+        let workers = self.workers.lock().expect("nobody panics with the lock");
+        late::lateness(workers.iter().map(|(_, counters)| &counters.late))
+    }
+
+    /// Requests whose answer has begun.
+    fn requests(&self) -> u64 {
+        let workers = self.workers.lock().expect("nobody panics with the lock");
+        let requests = workers
+            .iter()
+            .map(|(_, counters)| counters.requests.value());
+        requests.sum()
     }
 
     /// The page of `/metrics`: the imitated server's, and what only a stub has.
@@ -114,7 +92,7 @@ impl Metrics {
             "stubline_requests_total",
             "counter",
             "HTTP requests.",
-            self.requests.load(Ordering::Relaxed) as f64,
+            self.requests() as f64,
         );
         if let Some(late) = self.lateness() {
             add(
@@ -129,6 +107,7 @@ impl Metrics {
                 "Largest lateness of a paced step.",
                 late.max.as_secs_f64(),
             );
+            encode_late(&late, &mut page);
         }
         page
     }
@@ -152,4 +131,23 @@ impl Metrics {
         }
         stub.dialect.encode_metrics(&snapshot, page);
     }
+}
+
+/// The pacing error as a summary.
+fn encode_late(late: &Lateness, page: &mut String) {
+    let name = "stubline_pacing_late_seconds";
+    writeln!(
+        page,
+        "# HELP {name} Lateness of paced steps.\n\
+         # TYPE {name} summary\n\
+         {name}{{quantile=\"0.5\"}} {}\n\
+         {name}{{quantile=\"0.99\"}} {}\n\
+         {name}_sum {}\n\
+         {name}_count {}",
+        late.p50.as_secs_f64(),
+        late.p99.as_secs_f64(),
+        late.total.as_secs_f64(),
+        late.steps,
+    )
+    .expect("a String takes all");
 }

@@ -1,0 +1,140 @@
+//! Requests that come in parts or in chunks.
+
+use std::io;
+use std::task::Poll;
+
+use wire::http1::{self, BodyDecoder, Framing, RequestHead};
+
+use super::{Arrival, Begun, Connection};
+use crate::exchange::Exchange;
+use crate::local::Phase;
+
+/// Chunk framing above this, and eight bytes a byte of content, is no request.
+const MAX_FRAMING: usize = 1 << 20;
+/// Most room that is made for a body before it comes, in bytes.
+const MAX_RESERVED: usize = 1 << 20;
+
+/// A body whose bytes are all there.
+enum Body {
+    /// Behind the head, so many bytes.
+    Behind(usize),
+    /// From chunks; so many bytes of input were used.
+    Chunked(Vec<u8>, usize),
+}
+
+/// How a body ended.
+enum Read {
+    /// As it should.
+    Complete(Body),
+    /// Too early.
+    Ended,
+    /// In bytes that are no HTTP.
+    Invalid,
+    /// Beyond the limits.
+    TooLarge,
+}
+
+impl Connection<'_> {
+    /// Reads the rest of the request whose start is in the input, and begins to answer it; `None` when
+    /// there is none to come.
+    pub(super) async fn rest(&mut self) -> io::Result<Option<Begun>> {
+        let (length, framing, waits) = loop {
+            if let Ok(Some((head, length))) = RequestHead::parse(&self.input) {
+                break (length, head.framing, head.expect_continue);
+            }
+            if !self.read_more(Phase::Draining).await? {
+                return Ok(None);
+            }
+            if let Arrival::Begun(begun) = self.arrived_in_input()? {
+                return Ok(Some(begun));
+            }
+        };
+        if waits && framing != Framing::Length(0) {
+            self.write_continue().await?;
+        }
+        let read = self.body(length, framing).await?;
+        let input = std::mem::take(&mut self.input);
+        let (exchange, used) = match &read {
+            Read::Ended => return Ok(None),
+            Read::Invalid => (Exchange::invalid(self), input.len()),
+            Read::TooLarge => (Exchange::too_large(self, &input), input.len()),
+            Read::Complete(body) => {
+                let (body, used) = match body {
+                    Body::Behind(bytes) => (&input[length..length + bytes], length + bytes),
+                    Body::Chunked(content, used) => (&content[..], *used),
+                };
+                let head = RequestHead::parse(&input).ok().flatten();
+                let (head, _) = head.expect("the head was parsed before the body was read");
+                (Exchange::new(self, &head, &input[..length], body), used)
+            }
+        };
+        self.input = input;
+        self.input.drain(..used);
+        self.begin(exchange).map(Some)
+    }
+
+    /// Reads the body behind a head of so many bytes.
+    async fn body(&mut self, head: usize, framing: Framing) -> io::Result<Read> {
+        let limit = self.worker.shared.max_body;
+        let mut decoder = BodyDecoder::new(framing);
+        let mut content = Vec::new();
+        let mut used = head;
+        loop {
+            match framing {
+                Framing::Length(length) => {
+                    let length = usize::try_from(length).unwrap_or(usize::MAX);
+                    if length > limit {
+                        return Ok(Read::TooLarge);
+                    }
+                    let present = self.input.len() - head;
+                    if present >= length {
+                        return Ok(Read::Complete(Body::Behind(length)));
+                    }
+                    self.input.reserve((length - present).min(MAX_RESERVED));
+                }
+                Framing::Chunked | Framing::UntilClose => {
+                    let fed =
+                        decoder.feed(&self.input[used..], |part| content.extend_from_slice(part));
+                    match fed {
+                        Err(_) => return Ok(Read::Invalid),
+                        Ok(taken) => used += taken,
+                    }
+                    // Framing is bounded too: sizes, their extensions, trailers.
+                    let framing = self.input.len().saturating_sub(head + content.len());
+                    if content.len() > limit || framing > MAX_FRAMING + 8 * content.len() {
+                        return Ok(Read::TooLarge);
+                    }
+                    if decoder.is_complete() {
+                        return Ok(Read::Complete(Body::Chunked(content, used)));
+                    }
+                }
+            }
+            if !self.read_more(Phase::Stopping).await? {
+                return Ok(Read::Ended);
+            }
+        }
+    }
+
+    /// Reads some bytes; `false` when the client ends the connection, or the server by coming to a phase.
+    ///
+    /// What has sent no whole head is not in flight and ends as soon as the server drains.
+    async fn read_more(&mut self, last: Phase) -> io::Result<bool> {
+        std::future::poll_fn(|cx| match self.poll_more(cx) {
+            Poll::Pending if self.local.phase() >= last => Poll::Ready(Ok(false)),
+            read => read.map_ok(|count| count > 0),
+        })
+        .await
+    }
+
+    async fn write_continue(&mut self) -> io::Result<()> {
+        let mut bytes = http1::CONTINUE;
+        while !bytes.is_empty() {
+            match self.stream.try_write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
