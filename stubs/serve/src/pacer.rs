@@ -23,9 +23,19 @@ use timerfd::Alarm;
 #[derive(Debug)]
 pub(crate) struct Pacer {
     alarm: Alarm,
-    /// When the alarm goes off, if it does.
-    armed: Cell<Option<Instant>>,
     deadlines: RefCell<Deadlines<Waker>>,
+    watch: Cell<Watch>,
+}
+
+/// How the earliest deadline is looked out for.
+#[derive(Clone, Copy, Debug)]
+enum Watch {
+    /// There is none.
+    Off,
+    /// The alarm goes off then or before.
+    Set(Instant),
+    /// Those who were woken have their turn, and then the clock is looked at again.
+    Turn,
 }
 
 impl Pacer {
@@ -33,20 +43,25 @@ impl Pacer {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             alarm: Alarm::new()?,
-            armed: Cell::new(None),
             deadlines: RefCell::default(),
+            watch: Cell::new(Watch::Off),
         })
     }
 
     /// Wakes whoever's moment has come, for ever.
     pub(crate) async fn run(&self) -> io::Result<()> {
         std::future::poll_fn(|cx| {
-            while self.alarm.poll(cx)?.is_ready() {
-                self.armed.set(None);
-                self.wake_due();
+            // An alarm that is out of date does no harm: the clock says who is due.
+            while self.alarm.poll(cx)?.is_ready() || matches!(self.watch.get(), Watch::Turn) {
+                if self.wake_due() {
+                    self.watch.set(Watch::Turn);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                self.watch.set(Watch::Off);
                 let next = self.deadlines.borrow().next();
                 if let Some(next) = next {
-                    self.arm(next)?;
+                    self.set(next)?;
                 }
             }
             Poll::Pending
@@ -54,25 +69,30 @@ impl Pacer {
         .await
     }
 
-    fn wake_due(&self) {
+    /// Whether there were any.
+    fn wake_due(&self) -> bool {
         let now = Instant::now();
         let due = || self.deadlines.borrow_mut().pop_due(now);
+        let mut were_any = false;
         while let Some(waker) = due() {
             waker.wake();
+            were_any = true;
         }
+        were_any
     }
 
-    fn arm(&self, at: Instant) -> io::Result<()> {
+    fn set(&self, at: Instant) -> io::Result<()> {
         self.alarm.set(at)?;
-        self.armed.set(Some(at));
+        self.watch.set(Watch::Set(at));
         Ok(())
     }
 
     fn insert(&self, at: Instant, waker: Waker) -> io::Result<Key> {
         let key = self.deadlines.borrow_mut().insert(at, waker);
-        // One that goes off too early finds nothing due and is set again.
-        if self.armed.get().is_none_or(|armed| at < armed) {
-            self.arm(at)?;
+        match self.watch.get() {
+            Watch::Turn => {}
+            Watch::Set(earlier) if earlier <= at => {}
+            Watch::Off | Watch::Set(_) => self.set(at)?,
         }
         Ok(key)
     }

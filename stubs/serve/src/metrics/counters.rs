@@ -213,7 +213,13 @@ impl Observed {
     }
 
     fn add(&self, value: u64, times: u64) {
-        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        // Nearly all values of a server in no hurry are small.
+        let is_first = self.bounds.first().is_some_and(|bound| value <= *bound);
+        let bucket = if is_first {
+            0
+        } else {
+            self.bounds.partition_point(|bound| *bound < value)
+        };
         self.buckets[bucket].add(times);
         self.sum.add(value.wrapping_mul(times));
     }

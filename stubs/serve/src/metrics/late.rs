@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::counters::Number;
 
-/// Buckets of each power of two, so that a bucket is at most an eighth wider than its start.
-const PARTS: usize = 8;
+/// Buckets of each power of two, so that a bucket is at most a 32nd of its start wide.
+const PARTS: usize = 32;
 const PARTS_LOG2: u32 = PARTS.ilog2();
 /// Buckets for all of a `u64`.
 const BUCKETS: usize = (64 - PARTS_LOG2 as usize + 1) * PARTS;
@@ -17,9 +17,9 @@ pub struct Lateness {
     pub max: Duration,
     /// The mean.
     pub mean: Duration,
-    /// Half were no later, to an eighth.
+    /// Half were no later, to a 32nd.
     pub p50: Duration,
-    /// All but a hundredth were no later, to an eighth.
+    /// All but a hundredth were no later, to a 32nd.
     pub p99: Duration,
     /// Steps that had a time.
     pub steps: u64,
@@ -84,7 +84,7 @@ pub(super) fn lateness<'l>(workers: impl Iterator<Item = &'l Late>) -> Option<La
     })
 }
 
-/// The bucket of a value: its first bit tells the power of two, the next three the part of it.
+/// The bucket of a value: its first bit tells the power of two, the next five the part of it.
 fn bucket(value: u64) -> usize {
     let power = (value | 1).ilog2().saturating_sub(PARTS_LOG2);
     let part = usize::try_from(value >> power).expect("a few bits are left");
@@ -116,16 +116,16 @@ mod tests {
         assert_eq!((late.steps, late.max), (1000, Duration::from_millis(1)));
         assert_eq!(late.mean, Duration::from_nanos(500_500));
         let micros = |quantile: Duration| quantile.as_micros();
-        assert!((500..563).contains(&micros(late.p50)), "{:?}", late.p50);
+        assert!((500..517).contains(&micros(late.p50)), "{:?}", late.p50);
         assert!((990..=1000).contains(&micros(late.p99)), "{:?}", late.p99);
     }
 
     proptest! {
         #[test]
-        fn a_bucket_ends_an_eighth_behind_its_values(value in any::<u64>(), shift in 0_u32..64) {
+        fn a_bucket_ends_a_32nd_behind_its_values(value in any::<u64>(), shift in 0_u32..64) {
             let value = value >> shift;
             let last = last_of(bucket(value));
-            prop_assert!(last >= value && last - value <= value / 8);
+            prop_assert!(last >= value && last - value <= value / 32);
             prop_assert!(last == u64::MAX || bucket(last + 1) == bucket(value) + 1);
         }
     }
