@@ -43,14 +43,6 @@ struct Choice {
     tokens: u64,
 }
 
-/// Steps of one token without a wait, which come in long rows and are counted together.
-#[derive(Default)]
-struct Row {
-    gaps: u64,
-    singles: u64,
-    tokens: u64,
-}
-
 impl Progress {
     /// An answer to a request that was just let in.
     pub(crate) fn new(works: Option<Arc<[Work]>>, counters: &Counters) -> Self {
@@ -72,20 +64,23 @@ impl Progress {
             return;
         }
         let now = nanoseconds(elapsed);
-        let mut row = Row::default();
-        for step in steps {
+        let mut steps = steps;
+        while let Some(step) = steps.first() {
+            // Most steps come in long rows of the same.
+            let is_like = |other: &&Step| {
+                other.kind == step.kind && other.index == step.index && other.tokens == step.tokens
+            };
+            let row = steps.iter().take_while(is_like).count();
+            steps = &steps[row..];
             match step.kind {
                 Kind::Comment | Kind::Done | Kind::Role | Kind::Usage => {}
                 Kind::Body => self.whole(counters, now),
                 Kind::Error => self.fail(counters, now),
                 Kind::Content | Kind::Finish | Kind::Reasoning | Kind::Tool => {
-                    self.step(counters, step, now, &mut row);
+                    self.step(counters, step, row as u64, now);
                 }
             }
         }
-        counters.add(Counter::GenerationTokens, row.tokens);
-        counters.observe_many(Series::InterToken, 0, row.gaps);
-        counters.observe_many(Series::IterationTokens, 1, row.singles);
     }
 
     /// Nothing more comes.
@@ -98,29 +93,29 @@ impl Progress {
         self.works.as_ref()?.get(index).copied()
     }
 
-    fn step(&mut self, counters: &Counters, step: &Step, now: u64, row: &mut Row) {
+    /// So many steps that are alike.
+    fn step(&mut self, counters: &Counters, step: &Step, times: u64, now: u64) {
         let index = step.index.unwrap_or(0) as usize;
         let Some(choice) = self.choices.get(index) else {
             return;
         };
         let tokens = u64::from(step.tokens);
-        choice.tokens += tokens;
-        row.tokens += tokens;
+        choice.tokens += tokens * times;
+        counters.add(Counter::GenerationTokens, tokens * times);
+        let mut further = times;
         if !choice.has_begun {
             choice.has_begun = true;
             choice.first_ns = now;
+            choice.last_ns = now;
+            further -= 1;
             if let Some(work) = self.works.as_ref().and_then(|works| works.get(index)) {
                 begin(counters, work, now, tokens);
             }
-        } else if tokens > 0 {
-            match now - choice.last_ns {
-                0 => row.gaps += 1,
-                gap => counters.observe(Series::InterToken, gap),
-            }
-            match tokens {
-                1 => row.singles += 1,
-                tokens => counters.observe(Series::IterationTokens, tokens),
-            }
+        }
+        if tokens > 0 && further > 0 {
+            counters.observe(Series::InterToken, now - choice.last_ns);
+            counters.observe_many(Series::InterToken, 0, further - 1);
+            counters.observe_many(Series::IterationTokens, tokens, further);
         }
         choice.last_ns = now;
         if step.kind == Kind::Finish {
