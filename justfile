@@ -24,7 +24,7 @@ fuzz:
 bench:
     cargo bench --workspace
 
-# Instructions per reply against their budgets (needs valgrind)
+# Instructions per reply and request, and system calls, against their budgets (needs valgrind)
 instructions:
     bash perf/instructions
 
