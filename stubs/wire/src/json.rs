@@ -57,13 +57,11 @@ impl<'a> Object<'a> {
 impl<'a> Json<'a> {
     /// Reads one value and nothing behind it; a UTF-8 byte order mark before it is skipped.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, JsonError> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = Reader::new(bytes)?;
         reader.skip_whitespace();
         let value = reader.value(0)?;
         reader.skip_whitespace();
-        if reader.at < text.len() {
+        if reader.at < reader.text.len() {
             return Err(reader.error("Extra data", reader.at));
         }
         Ok(value)
@@ -126,22 +124,40 @@ pub enum JsonError {
     TooLarge,
 }
 
-struct Reader<'a> {
+/// A text on its way to values.
+pub(crate) struct Reader<'a> {
     text: &'a str,
-    at: usize,
+    /// Bytes that have been read.
+    pub(crate) at: usize,
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, JsonError> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
+        Ok(Self { text, at: 0 })
+    }
+
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.text.as_bytes()[self.at..]
+    }
+
+    /// What was read from `start` on.
+    pub(crate) fn between(&self, start: usize) -> &'a str {
+        &self.text[start..self.at]
+    }
+
     fn error(&self, message: &'static str, at: usize) -> JsonError {
         let offset = self.text[..at].chars().count();
         JsonError::Syntax { message, offset }
     }
 
-    fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn skip_whitespace(&mut self) {
+    pub(crate) fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
@@ -273,7 +289,8 @@ impl<'a> Reader<'a> {
         Ok(Json::Object(Object(members)))
     }
 
-    fn string(&mut self) -> Result<Json<'a>, JsonError> {
+    /// The string whose opening quote is next.
+    pub(crate) fn string(&mut self) -> Result<Json<'a>, JsonError> {
         let quote = self.at;
         let start = quote + 1;
         let end = self.plain_run(start, quote)?;
@@ -306,16 +323,12 @@ impl<'a> Reader<'a> {
     /// Index of the next quote or backslash from `start`.
     fn plain_run(&self, start: usize, quote: usize) -> Result<usize, JsonError> {
         let bytes = &self.text.as_bytes()[start..];
-        let end = memchr::memchr2(b'"', b'\\', bytes);
-        let run = &bytes[..end.unwrap_or(bytes.len())];
-        // A sum over all is quicker than a search that may stop.
-        let controls = run.iter().filter(|&&byte| byte < 0x20).count();
-        if controls > 0 {
-            let first = run.iter().position(|&byte| byte < 0x20).unwrap_or(0);
-            return Err(self.error("Invalid control character at", start + first));
+        let run = plain_length(bytes);
+        match bytes.get(run) {
+            None => Err(self.error("Unterminated string starting at", quote)),
+            Some(b'"' | b'\\') => Ok(start + run),
+            Some(_) => Err(self.error("Invalid control character at", start + run)),
         }
-        let end = end.ok_or_else(|| self.error("Unterminated string starting at", quote))?;
-        Ok(start + end)
     }
 
     /// One escape at the backslash `self.at`; `None` is a lone surrogate.
@@ -369,14 +382,14 @@ impl<'a> Reader<'a> {
 /// spelling: `\b \t \n \f \r \" \\` and `\u00xx` for other control characters below 0x20.
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let bytes = text.as_bytes();
-    let mut start = 0;
-    for (index, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[start..index]);
-        start = index + 1;
+    let mut rest = text.as_bytes();
+    loop {
+        let (run, behind) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(run);
+        let Some((&byte, behind)) = behind.split_first() else {
+            return;
+        };
+        rest = behind;
         let short = match byte {
             b'"' | b'\\' => byte,
             0x08 => b'b',
@@ -392,7 +405,28 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
         };
         out.extend_from_slice(&[b'\\', short]);
     }
-    out.extend_from_slice(&bytes[start..]);
+}
+
+/// Bytes at the front that stand in a JSON string as they are: up to a quote, a backslash or a control
+/// character below 0x20. Eight are looked at together, a bit in each for what was found.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    // The lowest bit that is set is right; those above it may be borrowed.
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & HIGH;
+    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    let (words, tail) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quotes = below(word ^ (ONES * u64::from(b'"')), 1);
+        let backslashes = below(word ^ (ONES * u64::from(b'\\')), 1);
+        let found = below(word, 0x20) | quotes | backslashes;
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let run = tail.iter().position(is_special).unwrap_or(tail.len());
+    words.len() * 8 + run
 }
 
 #[cfg(test)]
@@ -480,6 +514,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn plain_runs_end_at_the_first_special_byte(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+            let expected = bytes.iter().position(is_special).unwrap_or(bytes.len());
+            prop_assert_eq!(plain_length(&bytes), expected);
+        }
+
         #[test]
         fn reads_what_serde_json_writes(value in value()) {
             let text = value.to_string();

@@ -1,5 +1,7 @@
 //! What a client asks for: the fields of a request body that change the answer.
 
+mod usual;
+
 use std::borrow::Cow;
 
 use crate::json::{Json, Object};
@@ -26,7 +28,7 @@ pub enum OutputMode {
 }
 
 /// A checked request that borrows its texts from the body.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "the body's own switches")]
 pub struct Request<'a> {
     /// Which route it came to.
@@ -68,7 +70,7 @@ pub struct Request<'a> {
 }
 
 /// The prompt in one of its forms.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Prompt<'a> {
     /// Token ids, a list for each prompt.
     Ids(Vec<Vec<u32>>),
@@ -93,7 +95,7 @@ impl Prompt<'_> {
 }
 
 /// A chat message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Message<'a> {
     /// `role`, with `developer` read as `system`.
     pub role: Cow<'a, str>,
@@ -108,7 +110,7 @@ pub struct Message<'a> {
 }
 
 /// What a chat template is told beside the messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TemplateOptions<'a> {
     /// `add_generation_prompt`
     pub add_generation_prompt: bool,
@@ -125,7 +127,7 @@ pub struct TemplateOptions<'a> {
 }
 
 /// `tool_choice`, when the model may or must call a tool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ToolChoice<'a> {
     /// `auto`
     Auto,
@@ -166,7 +168,7 @@ impl From<StreamOptions> for UsagePolicy {
 }
 
 /// Sampling parameters, as far as they change the answer or are checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sampling<'a> {
     /// `frequency_penalty`
     pub frequency_penalty: f64,
@@ -232,9 +234,9 @@ impl Default for Sampling<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// Takes a request out of a body that its dialect's schema has accepted.
-    pub fn from_checked(endpoint: Endpoint, members: Object<'a>) -> Self {
-        let mut request = Self {
+    /// A request that says nothing.
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
             endpoint,
             model: None,
             prompt: Prompt::Texts(Vec::new()),
@@ -260,7 +262,12 @@ impl<'a> Request<'a> {
             request_id: None,
             suffix: None,
             output_mode: None,
-        };
+        }
+    }
+
+    /// Takes a request out of a body that its dialect's schema has accepted.
+    pub fn from_checked(endpoint: Endpoint, members: Object<'a>) -> Self {
+        let mut request = Self::new(endpoint);
         for (name, value) in members.0 {
             if !matches!(value, Json::Null) {
                 request.take(&name, value);

@@ -13,6 +13,19 @@ pub(crate) fn parse<'a>(
     content_type: Option<&str>,
     body: &'a [u8],
 ) -> Result<Request<'a>, Failure> {
+    check_content_type(content_type)?;
+    if let Some(request) = Request::usual(endpoint, body) {
+        return Ok(request);
+    }
+    parse_whole(endpoint, content_type, body)
+}
+
+/// Reads any body; fails with the server's answer.
+fn parse_whole<'a>(
+    endpoint: Endpoint,
+    content_type: Option<&str>,
+    body: &'a [u8],
+) -> Result<Request<'a>, Failure> {
     let mut body = json(content_type, body)?;
     if let Some(Json::Object(members)) = &mut body {
         match endpoint {
@@ -176,8 +189,90 @@ pub(super) fn checked<'a>(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
     use super::*;
     use crate::request::Prompt;
+
+    const USUAL: &[(Endpoint, &str)] = &[
+        (
+            Endpoint::Chat,
+            r#"{"model":"m","messages":[{"role":"user","content":"a\n\"b\" \u00e9é"}],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":false}}"#,
+        ),
+        (
+            Endpoint::Chat,
+            r#" { "messages" : [ {"content":"","role":"system"} , {"role":"assistant","content":"x"} ] , "max_tokens" : 7, "max_completion_tokens":10, "temperature": 0.70 , "top_p":1 } "#,
+        ),
+        (
+            Endpoint::Chat,
+            r#"{"messages":[{"role":"user","content":"a"}],"stream":false,"stream_options":{},"seed":12345,"n":2,"ignore_eos":true,"min_tokens":0}"#,
+        ),
+        (
+            Endpoint::Completions,
+            r#"{"prompt":"a b","max_tokens":160,"temperature":0.0,"stream":true,"seed":0}"#,
+        ),
+    ];
+
+    /// Pieces of bodies that are put where something else stood.
+    const PIECES: &[&str] = &[
+        "",
+        " ",
+        "0",
+        "1e3",
+        "-1",
+        "01",
+        ".5",
+        "null",
+        "true",
+        "\"a\"",
+        "\\ud800",
+        "\t",
+        ",",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"stream\":true,",
+        "\"stop\":[\"a\"],",
+        "\"model\":\"m\",",
+        "\"tools\":[],",
+        "9999999999999999",
+    ];
+
+    fn usual_and_whole(endpoint: Endpoint, body: &[u8]) -> Option<bool> {
+        let usual = Request::usual(endpoint, body)?;
+        let whole = parse_whole(endpoint, Some("application/json"), body);
+        Some(whole.is_ok_and(|whole| whole == usual))
+    }
+
+    #[test]
+    fn usual_bodies_are_read_the_quick_way() {
+        for (endpoint, body) in USUAL {
+            assert_eq!(
+                usual_and_whole(*endpoint, body.as_bytes()),
+                Some(true),
+                "{body}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn the_quick_way_reads_what_the_schema_reads(
+            (endpoint, body) in select(USUAL),
+            edits in prop::collection::vec((any::<Index>(), any::<Index>(), select(PIECES)), 1..4),
+        ) {
+            let mut bytes = body.as_bytes().to_vec();
+            for (from, length, piece) in edits {
+                let from = from.index(bytes.len() + 1);
+                let length = length.index(8).min(bytes.len() - from);
+                bytes.splice(from..from + length, piece.bytes());
+            }
+            prop_assert_ne!(usual_and_whole(endpoint, &bytes), Some(false));
+        }
+    }
 
     fn generate(body: &str) -> Result<Request<'_>, Failure> {
         parse_generate(Some("application/json"), body.as_bytes())
