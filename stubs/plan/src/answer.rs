@@ -4,7 +4,6 @@ mod play;
 mod whole;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use wire::dialect::Envelope;
 use wire::failure::Failure;
@@ -13,7 +12,7 @@ use wire::request::{Endpoint, Request, UsagePolicy};
 use crate::check;
 use crate::front::Front;
 use crate::prompt::Counted;
-use crate::reply::{Body, Facts, Rendered, Reply, Whole};
+use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{Plan, Track};
 
@@ -70,7 +69,7 @@ fn reply_to(
     // What shows of a request beside its key is answered by itself.
     let renders_once = stub.streaming.renders_once && is_usual(request, &prompt);
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
-        return Ok(Reply::rendered(rendered, request.stream, facts(known)));
+        return Ok(Reply::rendered(rendered, facts(known)));
     }
     let envelope = envelope(stub, request, &prompt, call, context, policy);
     let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
@@ -83,7 +82,7 @@ fn reply_to(
             let entry = (Arc::clone(&rendered), known.clone());
             context.rendered.insert(key, entry);
         }
-        reply = Reply::rendered(&rendered, request.stream, known);
+        reply = Reply::rendered(&rendered, known);
     }
     if !request.stream && !is_generate {
         reply.headers.first.extend(Front::load_metrics(call));
@@ -166,6 +165,7 @@ pub(crate) struct Answer<'a> {
 
 /// A reply's bytes, all at once.
 fn render(reply: Reply) -> (Rendered, Facts) {
+    let content = reply.content();
     let mut bytes = Vec::new();
     let mut steps = Vec::new();
     match reply.body {
@@ -180,24 +180,18 @@ fn render(reply: Reply) -> (Rendered, Facts) {
             bytes.extend_from_slice(&whole.bytes);
         }
     }
-    (Rendered { bytes, steps }, reply.facts)
+    let rendered = Rendered {
+        bytes,
+        content,
+        steps,
+    };
+    (rendered, reply.facts)
 }
 
 impl Reply {
-    fn rendered(rendered: &Arc<Rendered>, stream: bool, facts: Facts) -> Self {
-        let body = if stream {
-            Body::Rendered(Arc::clone(rendered))
-        } else {
-            let tokens = rendered.steps.first().map_or(0, |step| step.tokens);
-            Body::Whole(Whole {
-                bytes: rendered.bytes.as_slice().into(),
-                due: Duration::ZERO,
-                is_json: true,
-                tokens,
-            })
-        };
+    fn rendered(rendered: &Arc<Rendered>, facts: Facts) -> Self {
         Self {
-            body,
+            body: Body::Rendered(Arc::clone(rendered)),
             facts,
             ..Self::empty(200)
         }

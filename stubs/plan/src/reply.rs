@@ -34,7 +34,7 @@ pub enum Body {
     Empty,
     /// Nothing, though the head tells of this: an answer to `HEAD`.
     HeadAlone(Content),
-    /// A stream that was rendered before, chunk framing included.
+    /// A body that was rendered before, the chunk framing of a stream included.
     Rendered(Arc<Rendered>),
     /// A stream, encoded as it is sent.
     Stream(Box<Timeline>),
@@ -55,11 +55,13 @@ pub struct Whole {
     pub tokens: u32,
 }
 
-/// A stream's bytes and what they are.
+/// A body's bytes and what they are.
 #[derive(Debug)]
 pub struct Rendered {
-    /// All bytes of the chunked body.
+    /// All of its bytes.
     pub bytes: Vec<u8>,
+    /// What the head says of it.
+    pub content: Content,
     /// Its events.
     pub steps: Vec<Step>,
 }
@@ -78,7 +80,7 @@ pub struct Facts {
     /// Tokens between the reasoning tags, where a parser counts them.
     pub reasoning_tokens: Option<u64>,
     /// The answer's `id`.
-    pub response_id: Option<String>,
+    pub response_id: Option<Arc<str>>,
     /// Whether the answer is streamed.
     pub stream: Option<bool>,
     /// The usage that the answer ends with.
@@ -130,7 +132,11 @@ impl Reply {
         bytes.extend_from_slice(http1::LAST_CHUNK);
         let steps = Vec::new();
         Self {
-            body: Body::Rendered(Arc::new(Rendered { bytes, steps })),
+            body: Body::Rendered(Arc::new(Rendered {
+                bytes,
+                content: Content::Stream,
+                steps,
+            })),
             ..Self::empty(200)
         }
     }
@@ -167,7 +173,8 @@ impl Reply {
         match &self.body {
             Body::Empty => Content::Empty,
             Body::HeadAlone(content) => *content,
-            Body::Rendered(_) | Body::Stream(_) => Content::Stream,
+            Body::Rendered(rendered) => rendered.content,
+            Body::Stream(_) => Content::Stream,
             Body::Whole(whole) if whole.is_json => Content::Json(whole.bytes.len()),
             Body::Whole(whole) => Content::Text(whole.bytes.len()),
         }

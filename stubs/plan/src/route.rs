@@ -219,12 +219,12 @@ impl Route {
 
 /// Whether a path is a known one, whose last part may be a name in braces for any.
 fn fits(known: &str, path: &str) -> bool {
-    match known.split_once('{') {
-        None => known == path,
-        Some((before, _)) => path
-            .strip_prefix(before)
-            .is_some_and(|part| !part.is_empty() && !part.contains('/')),
+    if known == path {
+        return true;
     }
+    let named = known.strip_suffix('}').and_then(|known| known.split_once('{'));
+    let part = named.and_then(|(before, _)| path.strip_prefix(before));
+    part.is_some_and(|part| !part.is_empty() && !part.contains('/'))
 }
 
 #[derive(Serialize)]

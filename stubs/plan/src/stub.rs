@@ -1,6 +1,6 @@
 //! A stub server without its sockets: a request in, a reply out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -131,12 +131,12 @@ pub struct Context {
     pub created: u64,
     /// Source of ids.
     pub random: fastrand::Rng,
-    /// Streams rendered once.
-    pub(crate) rendered: HashMap<RenderKey, (Arc<Rendered>, Facts)>,
+    /// Answers rendered once.
+    pub(crate) rendered: BTreeMap<RenderKey, (Arc<Rendered>, Facts)>,
 }
 
 /// What shows of a request to a stub that renders once.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct RenderKey {
     pub(crate) endpoint: Endpoint,
     pub(crate) prompt_tokens: u64,
@@ -153,7 +153,7 @@ impl Context {
         Self {
             created: 0,
             random: fastrand::Rng::with_seed(seed),
-            rendered: HashMap::new(),
+            rendered: BTreeMap::new(),
         }
     }
 }

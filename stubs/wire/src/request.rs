@@ -8,7 +8,7 @@ use crate::json::{Json, Object};
 use crate::schema;
 
 /// The kind of answer that a route gives.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Endpoint {
     /// `/v1/chat/completions`
     Chat,
@@ -147,7 +147,7 @@ pub struct StreamOptions {
 }
 
 /// Which chunks of a stream carry usage.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum UsagePolicy {
     /// Every chunk, and one at the end.
     Continuous,

@@ -298,7 +298,7 @@ impl<'a> Answer<'a> {
             finish_reason: self.finish_reason(),
             prompt_tokens: Some(self.prompt.tokens),
             reasoning_tokens: usage.reasoning_tokens,
-            response_id: Some(self.envelope.id.clone()),
+            response_id: Some(self.envelope.id.as_str().into()),
             stream: Some(self.request.stream),
             usage: Some(usage),
             works: Some(self.works()),

@@ -1,5 +1,7 @@
 //! Start lines and headers, as llhttp reads them.
 
+use std::mem::MaybeUninit;
+
 /// How the end of a message body is found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Framing {
@@ -36,17 +38,17 @@ pub struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     /// Reads a head from the front of `bytes` and gives its length; `None` asks for more bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, BadHead> {
-        let mut few = [httparse::EMPTY_HEADER; 48];
+        let mut few = [const { MaybeUninit::uninit() }; 48];
         match Self::parse_with(bytes, &mut few) {
             Err(httparse::Error::TooManyHeaders) => {
-                let mut many = vec![httparse::EMPTY_HEADER; 2048];
+                let mut many = vec![MaybeUninit::uninit(); 2048];
                 Self::parse_with(bytes, &mut many).map_err(|_| BadHead)?
             }
             Err(_) => return Err(BadHead),
             Ok(head) => head,
         }
         .map(|(head, length)| {
-            let strict = lines_end_in_crlf(&bytes[..length]) && METHODS.contains(&head.method);
+            let strict = lines_end_in_crlf(&bytes[..length]) && is_method(head.method);
             strict.then_some((head, length)).ok_or(BadHead)
         })
         .transpose()
@@ -73,21 +75,25 @@ impl<'a> RequestHead<'a> {
 
     /// The path of the target, without scheme, authority and query.
     pub fn path(&self) -> &'a str {
-        let target = match self.target.split_once("://") {
-            Some((_, rest)) if !self.target.starts_with('/') => {
-                rest.find('/').map_or("/", |slash| &rest[slash..])
-            }
-            _ => self.target,
+        let target = match self.target {
+            path if path.starts_with('/') => path,
+            target => match target.split_once("://") {
+                Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+                None => target,
+            },
         };
-        target.split(['?', '#']).next().unwrap_or("/")
+        let mut bytes = target.bytes();
+        let end = bytes.position(|byte| matches!(byte, b'?' | b'#'));
+        end.map_or(target, |end| &target[..end])
     }
 
     fn parse_with<'h>(
         bytes: &'a [u8],
-        headers: &'h mut [httparse::Header<'a>],
+        headers: &'h mut [MaybeUninit<httparse::Header<'a>>],
     ) -> Result<Option<(Self, usize)>, httparse::Error> {
-        let mut request = httparse::Request::new(headers);
-        let httparse::Status::Complete(length) = request.parse(bytes)? else {
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = request.parse_with_uninit_headers(bytes, headers)?;
+        let httparse::Status::Complete(length) = parsed else {
             return Ok(None);
         };
         let http11 = request.version == Some(1);
@@ -195,6 +201,10 @@ const METHODS: [&str; 35] = [
     "UNSUBSCRIBE",
     "QUERY",
 ];
+
+fn is_method(method: &str) -> bool {
+    matches!(method, "POST" | "GET") || METHODS.contains(&method)
+}
 
 fn lines_end_in_crlf(head: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', head).all(|at| head[..at].ends_with(b"\r"))

@@ -17,17 +17,30 @@ pub fn write_head<'h>(
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
     out: &mut Vec<u8>,
 ) {
+    write_status(status, out);
+    for (name, value) in headers {
+        write_header(name, value, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a status line.
+pub fn write_status(status: u16, out: &mut Vec<u8>) {
+    if status == 200 {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
     out.extend_from_slice(b"HTTP/1.1 ");
     write_number(usize::from(status), out);
     out.push(b' ');
     out.extend_from_slice(reason(status).as_bytes());
     out.extend_from_slice(b"\r\n");
-    for (name, value) in headers {
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+}
+
+/// Appends a header.
+pub fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
@@ -59,9 +72,15 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Appends a decimal number.
-pub fn write_number(number: usize, out: &mut Vec<u8>) {
-    use std::io::Write as _;
-    write!(out, "{number}").expect("a Vec takes all");
+pub fn write_number(mut number: usize, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; 20];
+    let mut from = digits.len();
+    while number > 0 || from == digits.len() {
+        from -= 1;
+        digits[from] += u8::try_from(number % 10).expect("a digit");
+        number /= 10;
+    }
+    out.extend_from_slice(&digits[from..]);
 }
 
 /// The reason phrase as Python's `http.HTTPStatus` has it.

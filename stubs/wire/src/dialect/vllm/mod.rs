@@ -202,31 +202,38 @@ pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
         Content::Untold => (None, None),
         Content::Text(bytes) => (Some(bytes), Some("text/plain; charset=utf-8")),
     };
-    let length = bytes.map(|bytes| bytes.to_string());
-    let mut headers = Vec::with_capacity(10);
-    headers.extend([("date", head.date), ("server", "uvicorn")]);
-    headers.extend(pairs(&head.headers.first));
-    headers.extend(length.as_deref().map(|length| ("content-length", length)));
-    let kind = head.headers.content_type.or(kind);
-    headers.extend(kind.map(|kind| ("content-type", kind)));
-    headers.extend(pairs(&head.headers.middle));
-    if !head.headers.without_vary {
-        headers.push(("vary", "Origin"));
+    let headers = head.headers;
+    http1::write_status(head.status, out);
+    out.extend_from_slice(b"date: ");
+    out.extend_from_slice(head.date.as_bytes());
+    out.extend_from_slice(b"\r\nserver: uvicorn\r\n");
+    write_headers(&headers.first, out);
+    if let Some(bytes) = bytes {
+        out.extend_from_slice(b"content-length: ");
+        http1::write_number(bytes, out);
+        out.extend_from_slice(b"\r\n");
     }
-    headers.extend(pairs(&head.headers.last));
+    if let Some(kind) = headers.content_type.or(kind) {
+        http1::write_header("content-type", kind, out);
+    }
+    write_headers(&headers.middle, out);
+    if !headers.without_vary {
+        out.extend_from_slice(b"vary: Origin\r\n");
+    }
+    write_headers(&headers.last, out);
     if head.close {
-        headers.push(("connection", "close"));
+        out.extend_from_slice(b"connection: close\r\n");
     }
     if head.content == Content::Stream {
-        headers.push(("transfer-encoding", "chunked"));
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
-    http1::write_head(head.status, headers, out);
+    out.extend_from_slice(b"\r\n");
 }
 
-fn pairs<'h>(
-    headers: &'h [(&'static str, String)],
-) -> impl Iterator<Item = (&'static str, &'h str)> {
-    headers.iter().map(|(name, value)| (*name, &**value))
+fn write_headers(headers: &[(&'static str, String)], out: &mut Vec<u8>) {
+    for (name, value) in headers {
+        http1::write_header(name, value, out);
+    }
 }
 
 pub(super) fn write_invalid(date: &str, out: &mut Vec<u8>) {
