@@ -5,6 +5,8 @@
 
 mod scenario;
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail, ensure};
 use plan::reply::Body;
 use plan::stub::{Call, Context};
@@ -58,9 +60,9 @@ fn reply(scenario: &Scenario, context: &mut Context, out: &mut Vec<u8>) -> anyho
             events = rendered.steps.len();
         }
         Body::Stream(mut timeline) => {
-            while timeline.step(out).is_some() {
-                events += 1;
-            }
+            let mut steps = Vec::new();
+            timeline.steps(Duration::ZERO, usize::MAX, out, &mut steps);
+            events = steps.len();
         }
         Body::Whole(whole) => {
             out.extend_from_slice(&whole.bytes);

@@ -25,7 +25,7 @@ pub(crate) struct Rules<'a> {
 }
 
 /// What one choice said.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     /// The text that shows.
     pub(crate) text: String,
@@ -124,6 +124,69 @@ impl<'a> Grouping<'a> {
 
 /// Plays an answer by the rules.
 pub(crate) fn say(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
+    match answer.end {
+        Some(end) if cut.is_none() && rules.leave_alone(answer, end) => {
+            as_it_is(answer, end, rules)
+        }
+        _ => by_rules(answer, cut, rules),
+    }
+}
+
+impl Rules<'_> {
+    /// No rule can change the answer or end it before its end.
+    fn leave_alone(&self, answer: &Answer, end: End) -> bool {
+        let tokens = answer.tokens();
+        self.stop.is_empty()
+            && self.stop_token_ids.is_empty()
+            && self.skip_special_tokens
+            && !(self.ignore_eos && end.tokens > 0)
+            && (tokens >= self.min_tokens || end.tokens == 0)
+            && self.max_tokens.is_none_or(|most| tokens < most)
+    }
+
+    /// How an end token ends an answer.
+    fn finish(&self, end: End) -> Finish<'static> {
+        let first = self.eos_token_ids.first().copied();
+        Finish {
+            reason: FinishReason::Stop,
+            stop_reason: end
+                .id
+                .filter(|&id| first.is_some_and(|first| first != id))
+                .map(StopReason::Token),
+        }
+    }
+}
+
+/// Says an answer that no rule touches.
+fn as_it_is(answer: &Answer, end: End, rules: &Rules<'_>) -> Said {
+    let mut ids = Vec::with_capacity(answer.pieces.len() + 1);
+    let mut outputs = Vec::with_capacity(answer.pieces.len() + 1);
+    let mut text_end = 0;
+    for piece in &answer.pieces {
+        ids.extend(piece.id);
+        text_end += piece.bytes as usize;
+        outputs.push(Output {
+            text_end,
+            ids_end: ids.len(),
+            tokens: piece.tokens,
+        });
+    }
+    ids.extend(end.id);
+    outputs.push(Output {
+        text_end,
+        ids_end: ids.len(),
+        tokens: end.tokens,
+    });
+    Said {
+        text: (*answer.text).into(),
+        ids,
+        outputs,
+        finish: rules.finish(end),
+        fault: None,
+    }
+}
+
+fn by_rules(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
     let mut speaker = Speaker::new(answer, rules);
     loop {
         let before = speaker.tokens;
@@ -239,14 +302,7 @@ impl<'a> Speaker<'a> {
         }
         self.take(end.tokens, end.id);
         self.step(end.tokens, true);
-        let first = self.rules.eos_token_ids.first().copied();
-        Some(Finish {
-            reason: FinishReason::Stop,
-            stop_reason: end
-                .id
-                .filter(|&id| first.is_some_and(|first| first != id))
-                .map(StopReason::Token),
-        })
+        Some(self.rules.finish(end))
     }
 
     fn take(&mut self, tokens: u32, id: Option<u32>) {
@@ -433,6 +489,37 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_answer_that_is_left_alone_is_what_the_rules_make_of_it(
+            pieces in prop::collection::vec(("[ab]{0,3}", 0_u32..3, prop::option::of(5_u32..10)), 0..6),
+            end in (prop::option::of(5_u32..10), 0_u32..2),
+            limits in (0_u64..4, prop::option::of(0_u64..12)),
+            flags in any::<(bool, bool)>(),
+        ) {
+            let text: String = pieces.iter().map(|(text, ..)| &**text).collect();
+            let piece = |(text, tokens, id): &(String, u32, Option<u32>)| Piece {
+                bytes: u32::try_from(text.len()).unwrap(),
+                tokens: *tokens,
+                id: *id,
+            };
+            let end = End { id: end.0, tokens: end.1 };
+            let answer = Answer {
+                text: text.into(),
+                pieces: pieces.iter().map(piece).collect(),
+                end: Some(end),
+            };
+            let rules = Rules {
+                ignore_eos: flags.0 && limits.1.is_some(),
+                max_tokens: limits.1,
+                min_tokens: limits.0.min(limits.1.unwrap_or(0)),
+                skip_special_tokens: flags.1,
+                ..rules(&[])
+            };
+            if rules.leave_alone(&answer, end) {
+                prop_assert_eq!(as_it_is(&answer, end, &rules), by_rules(&answer, None, &rules));
+            }
+        }
+
         #[test]
         fn deltas_add_up_to_the_text_before_the_first_stop(
             text in "[abc]{0,30}",

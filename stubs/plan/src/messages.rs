@@ -139,7 +139,7 @@ fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
         dialect,
         id: envelope.id.clone(),
         index: 0,
-        model: envelope.model.clone(),
+        model: envelope.model.to_string(),
         random,
         // A failure before the first output is told alone.
         starts: !moments.fails_at_once(),

@@ -222,7 +222,9 @@ fn fits(known: &str, path: &str) -> bool {
     if known == path {
         return true;
     }
-    let named = known.strip_suffix('}').and_then(|known| known.split_once('{'));
+    let named = known
+        .strip_suffix('}')
+        .and_then(|known| known.split_once('{'));
     let part = named.and_then(|(before, _)| path.strip_prefix(before));
     part.is_some_and(|part| !part.is_empty() && !part.contains('/'))
 }
@@ -237,7 +239,7 @@ fn server_info(stub: &Stub) -> Reply {
     json(&serde_json::json!({"vllm_config": {
         "model": stub.root,
         "max_model_len": stub.engine.max_model_len,
-        "served_model_name": stub.names,
+        "served_model_name": stub.names.iter().map(|name| &**name).collect::<Vec<_>>(),
     }}))
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use vocab::Tokenizer;
-use wire::dialect::Dialect;
+use wire::dialect::{Dialect, Patterns};
 use wire::failure::Failure;
 use wire::http1::RequestHead;
 use wire::request::{Endpoint, UsagePolicy};
@@ -31,13 +31,15 @@ pub struct Stub {
     /// What generates.
     pub engine: Engine,
     /// `system_fingerprint`
-    pub fingerprint: Option<String>,
+    pub fingerprint: Option<Arc<str>>,
     /// What stands before the routes.
     pub front: Front,
     /// Served names, the first being the one that answers carry.
-    pub names: Vec<String>,
+    pub names: Vec<Arc<str>>,
     /// What is found in the text.
     pub parsers: Parsers,
+    /// What its answers have in common, rendered once.
+    pub patterns: Arc<Patterns>,
     /// The model argument.
     pub root: String,
     /// How streams are cut and what they carry.
@@ -181,6 +183,7 @@ impl Stub {
             front: Front::default(),
             names: vec!["echo".into()],
             parsers: Parsers::default(),
+            patterns: Arc::default(),
             root: "echo".into(),
             streaming: Streaming::default(),
         }
@@ -210,7 +213,7 @@ impl Stub {
     /// Checks a request's model against the served names.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
         match model {
-            Some(model) if !model.is_empty() && !self.names.iter().any(|name| name == model) => {
+            Some(model) if !model.is_empty() && !self.names.iter().any(|name| **name == *model) => {
                 Err(self.dialect.unknown_model(model, &self.names))
             }
             _ => Ok(()),

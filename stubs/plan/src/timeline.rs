@@ -5,10 +5,9 @@ mod track;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::iter::Peekable;
 use std::time::Duration;
 
-use wire::dialect::{Encoder, Field};
+use wire::dialect::Encoder;
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
@@ -75,20 +74,14 @@ pub struct Timeline(Form);
 #[derive(Debug)]
 enum Form {
     /// Chunks of a chat or a completion.
-    Chunks {
-        encoder: Encoder,
-        events: Peekable<Events>,
-    },
+    Chunks { encoder: Encoder, events: Events },
     /// Events of a layout of its own.
     Laid(Laid),
 }
 
 impl Timeline {
     pub(crate) fn new(encoder: Encoder, events: Events) -> Self {
-        Self(Form::Chunks {
-            encoder,
-            events: events.peekable(),
-        })
+        Self(Form::Chunks { encoder, events })
     }
 
     /// A stream of a layout of its own.
@@ -99,7 +92,7 @@ impl Timeline {
     /// When the next event is due; `None` behind the last.
     pub fn due(&mut self) -> Option<Duration> {
         match &mut self.0 {
-            Form::Chunks { events, .. } => events.peek().map(|event| event.due),
+            Form::Chunks { events, .. } => events.due(),
             Form::Laid(events) => events.due(),
         }
     }
@@ -109,6 +102,20 @@ impl Timeline {
         match &self.0 {
             Form::Chunks { .. } => None,
             Form::Laid(events) => events.cut(),
+        }
+    }
+
+    /// Appends the events that are due by `now`, each as one HTTP chunk, until there are `room` bytes in
+    /// all, and tells of each in `steps`.
+    pub fn steps(&mut self, now: Duration, room: usize, out: &mut Vec<u8>, steps: &mut Vec<Step>) {
+        while out.len() < room {
+            if let Form::Chunks { encoder, events } = &mut self.0 {
+                events.texts(encoder, now, room, out, steps);
+            }
+            if self.due().is_none_or(|due| due > now) {
+                return;
+            }
+            steps.extend(self.step(out));
         }
     }
 
@@ -124,9 +131,6 @@ impl Timeline {
             let start = out.len();
             match &event.payload {
                 Payload::Chunk(chunk) => encoder.event(chunk, out),
-                Payload::Text { index, said, range } => {
-                    encoder.text(*index, Field::Content, &said.text[range.clone()], out);
-                }
                 Payload::Done => out.extend_from_slice(sse::DONE),
                 Payload::KeepAlive => out.extend_from_slice(KEEP_ALIVE),
             }

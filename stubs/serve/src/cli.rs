@@ -265,9 +265,10 @@ impl Common {
         )?;
         let root = self.model.unwrap_or_else(|| default_model.to_owned());
         let names = if self.served_model_name.is_empty() {
-            vec![root.clone()]
+            vec![root.as_str().into()]
         } else {
-            self.served_model_name
+            let given = self.served_model_name.into_iter();
+            given.map(Into::into).collect()
         };
         let keep_alive = match self.keep_alive_timeout {
             None => keep_alive,

@@ -296,8 +296,8 @@ impl Exchange {
             } else if self.output.bytes.len() >= WRITE {
                 Next::Turn
             } else {
-                let step = timeline.step(&mut self.output.bytes);
-                self.output.steps.extend(step);
+                let output = &mut self.output;
+                timeline.steps(self.elapsed, WRITE, &mut output.bytes, &mut output.steps);
                 continue;
             };
             self.body = Body::Stream(timeline);

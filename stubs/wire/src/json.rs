@@ -407,6 +407,21 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Bytes that [`escape_into`] appends.
+pub(crate) fn escaped_length(text: &str) -> usize {
+    let mut length = text.len();
+    let mut rest = text.as_bytes();
+    loop {
+        let run = plain_length(rest);
+        length += match rest.get(run) {
+            None => return length,
+            Some(b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r') => 1,
+            Some(_) => 5,
+        };
+        rest = &rest[run + 1..];
+    }
+}
+
 /// Bytes at the front that stand in a JSON string as they are: up to a quote, a backslash or a control
 /// character below 0x20. Eight are looked at together, a bit in each for what was found.
 fn plain_length(bytes: &[u8]) -> usize {
@@ -539,6 +554,7 @@ mod tests {
         fn escapes_as_serde_json_does(text in any::<String>()) {
             let mut out = vec![b'"'];
             escape_into(&text, &mut out);
+            prop_assert_eq!(out.len() - 1, escaped_length(&text));
             out.push(b'"');
             prop_assert_eq!(out, serde_json::to_vec(&text).unwrap());
         }

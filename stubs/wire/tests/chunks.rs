@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use wire::chunk::{Choice, Chunk, Delta};
-use wire::dialect::{Dialect, Encoder, Envelope};
+use wire::dialect::{Dialect, Encoder, Envelope, Field};
 use wire::finish::{Finish, FinishReason, StopReason};
+use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
 use wire::usage::Usage;
@@ -96,9 +98,14 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
             .boxed(),
     };
     let ids = prop::option::of(prop::collection::vec(any::<u32>(), 0..4));
-    let choice = (0_u32..5, delta, prop::option::of(finishes()), ids).prop_map(
-        |(index, delta, finish, token_ids)| Choice {
-            delta,
+    let roles = prop::option::of(prop::sample::select(vec!["assistant", "user"]));
+    let roles = roles.prop_map(move |role| role.filter(|_| endpoint == Endpoint::Chat));
+    let choice = (0_u32..5, delta, prop::option::of(finishes()), ids, roles).prop_map(
+        |(index, delta, finish, token_ids, role)| Choice {
+            delta: Delta {
+                role: role.map(Cow::from),
+                ..delta
+            },
             finish,
             index,
             token_ids,
@@ -112,25 +119,77 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
     })
 }
 
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
 proptest! {
     #[test]
-    fn the_template_path_writes_what_the_typed_encoder_writes(
+    fn patterns_write_what_the_typed_encoder_writes(
         dialect in dialects(),
         (endpoint, chunks) in endpoints().prop_flat_map(|endpoint| {
             (Just(endpoint), prop::collection::vec(chunks(endpoint), 1..6))
         }),
         policy in policies(),
+        answers in prop::collection::vec((".{0,9}", any::<u32>(), "m|n"), 1..4),
     ) {
-        let mut encoder = Encoder::new(dialect, envelope(endpoint, policy));
-        for chunk in &chunks {
-            let mut json = Vec::new();
-            dialect.encode(encoder.envelope(), chunk, &mut json);
-            let mut typed = Vec::new();
-            sse::encode(&json, &mut typed);
-            let mut fast = Vec::new();
-            encoder.event(chunk, &mut fast);
-            prop_assert_eq!(String::from_utf8(fast).unwrap(), String::from_utf8(typed).unwrap());
+        let patterns = Arc::default();
+        for (id, created, model) in answers {
+            let envelope = Envelope {
+                created: created.into(),
+                id,
+                model: model.into(),
+                ..envelope(endpoint, policy)
+            };
+            let mut encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
+            for chunk in &chunks {
+                let (mut json, mut typed) = (Vec::new(), Vec::new());
+                dialect.encode(&envelope, chunk, &mut json);
+                sse::encode(&json, &mut typed);
+                let mut fast = Vec::new();
+                encoder.event(chunk, &mut fast);
+                prop_assert_eq!(text(fast), text(typed));
+
+                let (mut typed, mut fast) = (Vec::new(), Vec::new());
+                dialect.encode_whole(&envelope, chunk, &mut typed);
+                encoder.whole(chunk, &mut fast);
+                prop_assert_eq!(text(fast), text(typed));
+            }
         }
+    }
+
+    #[test]
+    fn templates_write_chunks_of_what_the_typed_encoder_writes(
+        dialect in dialects(),
+        endpoint in endpoints(),
+        field in prop::sample::select(vec![Field::Content, Field::Reasoning]),
+        said in any::<String>(),
+        index in 0_u32..3,
+        is_plain in any::<bool>(),
+    ) {
+        let field = if endpoint == Endpoint::Chat { field } else { Field::Content };
+        let of = |one| (field == one).then(|| Cow::from(&*said));
+        let delta = Delta {
+            content: of(Field::Content),
+            reasoning: of(Field::Reasoning),
+            ..Delta::default()
+        };
+        let chunk = Chunk {
+            choices: vec![Choice { delta, index, ..Choice::default() }],
+            ..Chunk::default()
+        };
+        let mut envelope = envelope(endpoint, UsagePolicy::Omit);
+        // What no pattern has room for, though it does not show here.
+        envelope.prompt_text = (!is_plain).then(String::new);
+        let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
+        dialect.encode(&envelope, &chunk, &mut json);
+        let mut event = Vec::new();
+        sse::encode(&json, &mut event);
+        http1::write_chunk(&mut typed, |out| out.extend_from_slice(&event));
+        let mut encoder = Encoder::new(dialect, envelope, Arc::default());
+        let bytes = encoder.template(index, field).write_chunk(&said, &mut fast);
+        prop_assert_eq!(bytes, event.len());
+        prop_assert_eq!(text(fast), text(typed));
     }
 
     #[test]

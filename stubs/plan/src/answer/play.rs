@@ -278,7 +278,8 @@ impl<'a> Answer<'a> {
             facts.usage = None;
         }
         let body = if self.request.stream {
-            let encoder = Encoder::new(self.stub.dialect, self.envelope);
+            let patterns = Arc::clone(&self.stub.patterns);
+            let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
             let events = Events::new(self.plan, self.tracks);
             Body::Stream(Timeline::new(encoder, events).into())
         } else {

@@ -1,6 +1,9 @@
 //! An answer that is not streamed.
 
+use std::sync::Arc;
+
 use wire::chunk::{Choice, Chunk, Delta, TokenLogprob};
+use wire::dialect::Encoder;
 use wire::failure::Failure;
 use wire::finish::{Finish, FinishReason};
 use wire::request::{Endpoint, ToolChoice};
@@ -65,9 +68,9 @@ impl Answer<'_> {
             usage: Some(usage),
         };
         let mut bytes = Vec::new();
-        self.stub
-            .dialect
-            .encode_whole(&self.envelope, &answer, &mut bytes);
+        let patterns = Arc::clone(&self.stub.patterns);
+        let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
+        encoder.whole(&answer, &mut bytes);
         Whole {
             bytes: bytes.into(),
             due,

@@ -1,16 +1,14 @@
 //! The chunks of a chat or completion in order.
 
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wire::chunk::{Choice, Chunk, Delta};
+use wire::dialect::{Encoder, Field};
 use wire::request::{Endpoint, UsagePolicy};
 use wire::usage::Usage;
 
 use super::track::Track;
-use super::{Kind, Plan, index, total_usage};
-use crate::generate::Said;
+use super::{Kind, Plan, Step, index, total_usage};
 use crate::script::CutKind;
 
 /// What an event writes.
@@ -19,12 +17,6 @@ pub(super) enum Payload {
     Chunk(Box<Chunk<'static>>),
     Done,
     KeepAlive,
-    /// Content and nothing else, which is most of a stream.
-    Text {
-        index: u32,
-        said: Arc<Said>,
-        range: Range<usize>,
-    },
 }
 
 /// A payload with its time.
@@ -42,12 +34,24 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Events {
     plan: Plan,
+    /// Of the longest choice.
+    steps: usize,
     tracks: Vec<Track>,
     stage: Stage,
     /// When the stream last said something.
     last: Duration,
     /// An event that waits behind signs of life.
     waiting: Option<Event>,
+    /// The next event, where it has been looked at.
+    next: Option<Event>,
+}
+
+/// A text with nothing beside it: the next of a choice.
+#[derive(Clone, Copy, Debug)]
+struct PlainText {
+    due: Duration,
+    step: usize,
+    track: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,19 +71,78 @@ impl Events {
             Endpoint::Chat if !tracks.iter().any(Track::fails_at_once) => Stage::Role(0),
             _ => Stage::Text { step: 0, track: 0 },
         };
+        let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
         Self {
             plan,
+            steps: steps.unwrap_or(0),
             tracks,
             stage,
             last: Duration::ZERO,
             waiting: None,
+            next: None,
         }
     }
 
-    /// Steps of the longest choice.
-    fn steps(&self) -> usize {
-        let steps = self.tracks.iter().map(|track| track.said.outputs.len());
-        steps.max().unwrap_or(0)
+    /// When the next event is due; `None` behind the last.
+    pub(super) fn due(&mut self) -> Option<Duration> {
+        if let Some(text) = self.plain_text() {
+            return Some(text.due);
+        }
+        if self.next.is_none() {
+            self.next = self.produce();
+        }
+        self.next.as_ref().map(|event| event.due)
+    }
+
+    /// The next event, if it is a plain text and no sign of life comes before it.
+    fn plain_text(&mut self) -> Option<PlainText> {
+        if self.next.is_some() || self.waiting.is_some() {
+            return None;
+        }
+        let (step, track) = match self.stage {
+            Stage::Text { step, track } if track < self.tracks.len() => (step, track),
+            Stage::Text { step, .. } if step + 1 < self.steps => (step + 1, 0),
+            _ => return None,
+        };
+        let own = &self.tracks[track];
+        if !own.is_plain(step, &self.plan) {
+            return None;
+        }
+        let tokens = own.tokens + u64::from(own.said.outputs[step].tokens);
+        let due = self.plan.due(step, tokens);
+        let is_silent = |interval| self.last + interval < due;
+        (!self.plan.keep_alive.is_some_and(is_silent)).then_some(PlainText { due, step, track })
+    }
+
+    /// Appends the plain texts that come next and are due by `now`, until there are `room` bytes in all.
+    /// They are most of a stream.
+    pub(super) fn texts(
+        &mut self,
+        encoder: &mut Encoder,
+        now: Duration,
+        room: usize,
+        out: &mut Vec<u8>,
+        steps: &mut Vec<Step>,
+    ) {
+        while out.len() < room
+            && let Some(PlainText { due, step, track }) = self.plain_text()
+            && due <= now
+        {
+            let index = index(track);
+            let (text, tokens) = self.tracks[track].plain(step);
+            let template = encoder.template(index, Field::Content);
+            let bytes = template.write_chunk(text, out);
+            steps.push(Step {
+                due,
+                kind: Kind::Content,
+                index: Some(index),
+                tokens,
+                bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
+            });
+            self.last = due;
+            let track = track + 1;
+            self.stage = Stage::Text { step, track };
+        }
     }
 
     /// An event behind all text so far.
@@ -145,18 +208,6 @@ impl Events {
     /// The chunk of one choice's step, if it makes one.
     fn text(&mut self, step: usize, number: usize) -> Option<Event> {
         let track = &mut self.tracks[number];
-        if let Some(range) = track.plain(step, &self.plan) {
-            let tokens = std::mem::take(&mut track.untold);
-            let (said, total) = (Arc::clone(&track.said), track.tokens);
-            let index = index(number);
-            return Some(Event {
-                due: self.plan.due(step, total),
-                kind: Kind::Content,
-                index: Some(index),
-                tokens,
-                payload: Payload::Text { index, said, range },
-            });
-        }
         let (choice, kind) = track.choice(step, &self.plan)?;
         let tokens = std::mem::take(&mut track.untold);
         let total = track.tokens;
@@ -224,7 +275,7 @@ impl Events {
                         return Some(event);
                     }
                 }
-                Stage::Text { step, .. } if step + 1 < self.steps() => {
+                Stage::Text { step, .. } if step + 1 < self.steps => {
                     let step = step + 1;
                     self.stage = Stage::Text { step, track: 0 };
                 }
@@ -253,6 +304,14 @@ impl Iterator for Events {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
+        let next = self.next.take();
+        next.or_else(|| self.produce())
+    }
+}
+
+impl Events {
+    /// The next event, or a sign of life before it.
+    fn produce(&mut self) -> Option<Event> {
         let event = match self.waiting.take() {
             Some(event) => event,
             None => self.advance()?,

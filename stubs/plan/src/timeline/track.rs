@@ -1,6 +1,5 @@
 //! One choice on its way: step by step what its chunks say.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use wire::chunk::{Choice, Delta, TokenLogprob};
@@ -70,16 +69,22 @@ impl Track {
         }
     }
 
-    /// Where the text of a step stands, if its chunk has nothing but content that no parser touches.
-    pub(super) fn plain(&mut self, step: usize, plan: &Plan) -> Option<Range<usize>> {
-        let output = *self.said.outputs.get(step)?;
-        let is_plain = step + 1 < self.said.outputs.len()
+    /// Whether the chunk of a step has nothing but content that no parser touches.
+    pub(super) fn is_plain(&self, step: usize, plan: &Plan) -> bool {
+        step + 1 < self.said.outputs.len()
             && self.voice.is_plain()
             && self.logprobs.is_none()
             && self.opening.is_none()
             && !plan.returns_token_ids
-            && plan.usage != UsagePolicy::Continuous;
-        is_plain.then(|| self.show(output).text_end..output.text_end)
+            && plan.usage != UsagePolicy::Continuous
+    }
+
+    /// Takes a plain step: its text and the tokens that its chunk tells of.
+    pub(super) fn plain(&mut self, step: usize) -> (&str, u32) {
+        let output = self.said.outputs[step];
+        let before = self.show(output);
+        let tokens = std::mem::take(&mut self.untold);
+        (&self.said.text[before.text_end..output.text_end], tokens)
     }
 
     /// Takes a step and gives what had been shown before it.

@@ -1,6 +1,7 @@
 //! Whole replies as text: what is due when, and its bytes; and what holds for any of them.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
@@ -249,6 +250,7 @@ fn spoken(reply: Reply) -> (Vec<Spoken>, Option<u64>) {
                 .feed(&bytes, |part| events.feed(part, &mut add))
                 .unwrap();
         }
+        Body::Rendered(rendered) => add(&rendered.bytes),
         Body::Whole(whole) => add(&whole.bytes),
         other => panic!("{other:?}"),
     }
@@ -317,6 +319,63 @@ proptest! {
             }).collect::<Vec<_>>();
             prop_assert_eq!(read(&streamed.calls), read(&whole.calls));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn events_taken_together_are_those_taken_one_by_one(
+        text in "[a-c\"\n\u{1}é]{0,20}",
+        n in 1_usize..4,
+        options in prop::sample::subsequence(vec!["stop", "logprobs", "continuous_usage_stats", "chat"], 0..4),
+        is_paced in any::<bool>(),
+        keep_alive in prop::option::of(1_u64..8),
+        (room, tick) in (1_usize..2000, 1_u64..9),
+    ) {
+        let has = |name| options.contains(&name);
+        let mut stub = Stub::echo(tokenizer("char"));
+        stub.engine.honors_limits = true;
+        stub.streaming.keep_alive = keep_alive.map(Duration::from_millis);
+        let stub = if is_paced { paced(stub) } else { stub };
+        let mut body = json!({"n": n, "temperature": 1, "stream": true, "stream_options":
+            {"include_usage": true, "continuous_usage_stats": has("continuous_usage_stats")}});
+        let path = if has("chat") {
+            body["messages"] = json!([{"role": "user", "content": text}]);
+            "/v1/chat/completions"
+        } else {
+            body["prompt"] = json!(format!("x{text}"));
+            "/v1/completions"
+        };
+        if has("stop") {
+            body["stop"] = json!(["ab"]);
+        }
+        if has("logprobs") {
+            body["logprobs"] = if has("chat") { json!(true) } else { json!(1) };
+        }
+        let stream = || match ask(&stub, path, &body).body {
+            Body::Stream(timeline) => timeline,
+            other => panic!("{other:?}"),
+        };
+        let (mut one_by_one, mut expected) = (Vec::new(), Vec::new());
+        let mut timeline = stream();
+        while let Some(step) = timeline.step(&mut one_by_one) {
+            expected.push(step);
+        }
+        let (mut bytes, mut steps) = (Vec::new(), Vec::new());
+        let (mut timeline, mut now) = (stream(), Duration::ZERO);
+        while let Some(due) = timeline.due() {
+            prop_assert_eq!(due, expected[steps.len()].due);
+            if due > now {
+                now += Duration::from_millis(tick);
+            }
+            let mut part = Vec::new();
+            timeline.steps(now, room, &mut part, &mut steps);
+            bytes.extend(part);
+        }
+        prop_assert_eq!(steps, expected);
+        prop_assert_eq!(String::from_utf8(bytes).unwrap(), String::from_utf8(one_by_one).unwrap());
     }
 }
 

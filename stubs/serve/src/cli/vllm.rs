@@ -1,5 +1,6 @@
 //! `stubline serve vllm`: the real server's flags, by its own names.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -169,15 +170,15 @@ impl VllmArgs {
         Ok(())
     }
 
-    fn fingerprint(&self, full: Option<String>) -> anyhow::Result<Option<String>> {
+    fn fingerprint(&self, full: Option<Arc<str>>) -> anyhow::Result<Option<Arc<str>>> {
         Ok(match self.fingerprint_mode {
             FingerprintMode::Full => full,
-            FingerprintMode::Hash => {
-                full.and_then(|full| Some(full.rsplit_once('-')?.1.to_owned()))
-            }
+            FingerprintMode::Hash => full.and_then(|full| Some(full.rsplit_once('-')?.1.into())),
             FingerprintMode::Custom => {
                 let value = self.fingerprint_value.clone();
-                Some(value.context("--fingerprint-mode custom needs a --fingerprint-value")?)
+                let value =
+                    value.context("--fingerprint-mode custom needs a --fingerprint-value")?;
+                Some(value.into())
             }
             FingerprintMode::None => None,
         })

@@ -1,5 +1,7 @@
 //! What holds of any bytes; the targets and `tests/fuzz_bodies.rs` call the same functions.
 
+use std::sync::Arc;
+
 use wire::chunk::{Choice, Chunk};
 use wire::dialect::{Dialect, Encoder, Envelope};
 use wire::http1::{BodyDecoder, Framing, RequestHead};
@@ -16,7 +18,7 @@ pub fn chunk(data: &[u8]) {
     };
     for endpoint in ENDPOINTS {
         let chunk = spoken(endpoint, &chunk);
-        let mut encoder = Encoder::new(Dialect::VLLM, envelope(endpoint));
+        let mut encoder = Encoder::new(Dialect::VLLM, envelope(endpoint), Arc::default());
         let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
         Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);
         assert_eq!(Chunk::decode(&json).expect("wire reads itself"), chunk);

@@ -1,25 +1,27 @@
-//! The events of one stream as bytes.
+//! What one answer says as bytes.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::pattern::{Patterns, Shape, Values};
 use super::{Dialect, Envelope};
-use crate::chunk::{Choice, Chunk, Delta, Nulls};
+use crate::chunk::{Choice, Chunk, Delta};
+use crate::http1;
 use crate::json;
-use crate::request::Endpoint;
-use crate::sse;
+use crate::usage::Usage;
 
-/// Encodes the events of one stream, plain text by a template rendered once.
+/// Encodes the events of one stream, or one whole answer: what is usual by a pattern, the rest by the
+/// typed encoder.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     dialect: Dialect,
     envelope: Envelope,
-    /// By choice index and field.
-    templates: BTreeMap<(u32, Field), Template>,
+    patterns: Arc<Patterns>,
+    /// Those of this stream's plain texts.
+    templates: Vec<Template>,
 }
 
 /// Where a plain text stands.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Field {
     /// `content`, or `text` of a completion.
     Content,
@@ -27,19 +29,23 @@ pub enum Field {
     Reasoning,
 }
 
+/// The event of a plain text, cut where the text goes.
 #[derive(Clone, Debug)]
-struct Template {
+pub struct Template {
+    index: u32,
+    field: Field,
     prefix: Vec<u8>,
     suffix: Vec<u8>,
 }
 
 impl Encoder {
-    /// An encoder for one answer.
-    pub fn new(dialect: Dialect, envelope: Envelope) -> Self {
+    /// An encoder for one answer, with the patterns of all answers of its stub.
+    pub fn new(dialect: Dialect, envelope: Envelope, patterns: Arc<Patterns>) -> Self {
         Self {
             dialect,
             envelope,
-            templates: BTreeMap::new(),
+            patterns,
+            templates: Vec::new(),
         }
     }
 
@@ -55,101 +61,109 @@ impl Encoder {
 
     /// Appends one event, `data: ` and blank line included.
     pub fn event(&mut self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-        if let Some((index, field, text)) = plain_text(chunk) {
-            return self.text(index, field, text, out);
+        if self.by_pattern(chunk, false, out).is_none() {
+            out.extend_from_slice(b"data: ");
+            self.dialect.encode(&self.envelope, chunk, out);
+            out.extend_from_slice(b"\n\n");
         }
-        out.extend_from_slice(b"data: ");
-        self.dialect.encode(&self.envelope, chunk, out);
-        out.extend_from_slice(b"\n\n");
     }
 
-    /// Appends the event of a chunk that is nothing but one field's text.
-    pub fn text(&mut self, index: u32, field: Field, text: &str, out: &mut Vec<u8>) {
-        let (dialect, envelope) = (self.dialect, &self.envelope);
-        let template = self
-            .templates
-            .entry((index, field))
-            .or_insert_with(|| Template::new(dialect, envelope, index, field));
-        out.extend_from_slice(&template.prefix);
-        json::escape_into(text, out);
-        out.extend_from_slice(&template.suffix);
+    /// Appends the JSON of an answer that is not streamed.
+    pub fn whole(&self, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+        if self.by_pattern(answer, true, out).is_none() {
+            self.dialect.encode_whole(&self.envelope, answer, out);
+        }
+    }
+
+    fn by_pattern(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) -> Option<()> {
+        let (shape, text, usage) = Shape::of(chunk, is_whole)?;
+        let pattern = self.patterns.find(self.dialect, &self.envelope, shape)?;
+        pattern.fill(&self.values(text, usage), out);
+        Some(())
+    }
+
+    fn values<'v>(&'v self, text: &'v str, usage: Usage) -> Values<'v> {
+        Values {
+            created: self.envelope.created,
+            id: &self.envelope.id,
+            text,
+            usage,
+        }
+    }
+
+    /// How the events of a choice's plain text are written.
+    pub fn template(&mut self, index: u32, field: Field) -> &Template {
+        let is_it = |template: &Template| template.index == index && template.field == field;
+        let at = match self.templates.iter().position(is_it) {
+            Some(at) => at,
+            None => {
+                self.templates.push(self.new_template(index, field));
+                self.templates.len() - 1
+            }
+        };
+        &self.templates[at]
+    }
+
+    fn new_template(&self, index: u32, field: Field) -> Template {
+        let shape = Shape::of_text(index, field);
+        let pattern = self.patterns.find(self.dialect, &self.envelope, shape);
+        let values = self.values("", Usage::default());
+        let (prefix, suffix) = pattern
+            .and_then(|pattern| pattern.around_text(&values))
+            .unwrap_or_else(|| self.around_text(index, field));
+        Template {
+            index,
+            field,
+            prefix,
+            suffix,
+        }
+    }
+
+    /// An event of the typed encoder with a text that no other part of it has, cut there.
+    fn around_text(&self, index: u32, field: Field) -> (Vec<u8>, Vec<u8>) {
+        let written = |text: &str| {
+            let text = |of| (field == of).then(|| text.to_owned().into());
+            let chunk = Chunk {
+                choices: vec![Choice {
+                    delta: Delta {
+                        content: text(Field::Content),
+                        reasoning: text(Field::Reasoning),
+                        ..Delta::default()
+                    },
+                    index,
+                    ..Choice::default()
+                }],
+                ..Chunk::default()
+            };
+            let mut event = b"data: ".to_vec();
+            self.dialect.encode(&self.envelope, &chunk, &mut event);
+            event.extend_from_slice(b"\n\n");
+            event
+        };
+        // Where two texts of one letter differ is where the text stands.
+        let (one, other) = (written("a"), written("b"));
+        let at = one.iter().zip(&other).position(|(one, other)| one != other);
+        let at = at.expect("a text chunk shows its text");
+        (one[..at].to_vec(), one[at + 1..].to_vec())
     }
 }
 
 impl Template {
-    /// The event of an empty text, cut where the text goes.
-    fn new(dialect: Dialect, envelope: &Envelope, index: u32, field: Field) -> Self {
-        let empty = Some(Cow::Borrowed(""));
-        let (key, delta) = match field {
-            Field::Content => {
-                let key = match envelope.endpoint {
-                    Endpoint::Chat => "content",
-                    Endpoint::Completions => "text",
-                };
-                let content = empty;
-                (
-                    key,
-                    Delta {
-                        content,
-                        ..Delta::default()
-                    },
-                )
-            }
-            Field::Reasoning => {
-                let reasoning = empty;
-                (
-                    dialect.reasoning_key(),
-                    Delta {
-                        reasoning,
-                        ..Delta::default()
-                    },
-                )
-            }
-        };
-        let chunk = Chunk {
-            choices: vec![Choice {
-                delta,
-                index,
-                ..Choice::default()
-            }],
-            ..Chunk::default()
-        };
-        let mut json = Vec::new();
-        dialect.encode(envelope, &chunk, &mut json);
-        let mut event = Vec::new();
-        sse::encode(&json, &mut event);
-        let key = format!("\"{key}\":\"");
-        let key_at = event
-            .windows(key.len())
-            .position(|window| window == key.as_bytes())
-            .expect("a text chunk has its key");
-        let suffix = event.split_off(key_at + key.len());
-        Self {
-            prefix: event,
-            suffix,
+    /// Appends the event of a text as one chunk of a chunked body, and gives its bytes without the
+    /// chunk's framing.
+    pub fn write_chunk(&self, text: &str, out: &mut Vec<u8>) -> usize {
+        let around = self.prefix.len() + self.suffix.len();
+        let bytes = around + json::escaped_length(text);
+        http1::write_chunk_size(bytes, out);
+        out.reserve(bytes + b"\r\n".len());
+        out.extend_from_slice(&self.prefix);
+        if around + text.len() == bytes {
+            out.extend_from_slice(text.as_bytes());
+        } else {
+            json::escape_into(text, out);
         }
-    }
-}
-
-/// Choice index, field and text of a chunk that is nothing but one field's text.
-fn plain_text<'c>(chunk: &'c Chunk<'_>) -> Option<(u32, Field, &'c str)> {
-    let [choice] = &chunk.choices[..] else {
-        return None;
-    };
-    let delta = &choice.delta;
-    let plain = chunk.usage.is_none()
-        && chunk.error.is_none()
-        && choice.finish.is_none()
-        && !choice.is_echo
-        && choice.logprobs.is_none()
-        && choice.prompt_token_ids.is_none()
-        && choice.token_ids.is_none()
-        && delta.role.is_none()
-        && delta.tool_calls.is_empty()
-        && delta.nulls == Nulls::default();
-    match (&delta.content, &delta.reasoning) {
-        (Some(text), None) if plain => Some((choice.index, Field::Content, text)),
-        (None, Some(text)) if plain => Some((choice.index, Field::Reasoning, text)),
-        _ => None,
+        out.extend_from_slice(&self.suffix);
+        out.extend_from_slice(b"\r\n");
+        bytes
     }
 }

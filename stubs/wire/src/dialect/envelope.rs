@@ -1,5 +1,7 @@
 //! What stands around an answer: the facts that its chunks share, and its head.
 
+use std::sync::Arc;
+
 use crate::chunk::TokenLogprob;
 use crate::request::{Endpoint, OutputMode, UsagePolicy};
 
@@ -11,11 +13,11 @@ pub struct Envelope {
     /// Which route answers.
     pub endpoint: Endpoint,
     /// `system_fingerprint`
-    pub fingerprint: Option<String>,
+    pub fingerprint: Option<Arc<str>>,
     /// `id`
     pub id: String,
     /// `model`
-    pub model: String,
+    pub model: Arc<str>,
     /// `metrics`, where the server adds them.
     pub metrics: Option<Metrics>,
     /// `prompt_logprobs` of a chat, where the request asked for them.
@@ -107,7 +109,7 @@ pub struct Models<'a> {
     /// Longest context in tokens, if there is a limit.
     pub max_model_len: Option<u64>,
     /// The served names.
-    pub names: &'a [String],
+    pub names: &'a [Arc<str>],
     /// The model argument.
     pub root: &'a str,
 }

@@ -5,12 +5,16 @@
 mod encoder;
 mod envelope;
 mod key;
+mod pattern;
 pub mod vllm;
 
-pub use encoder::{Encoder, Field};
+pub use encoder::{Encoder, Field, Template};
 pub use envelope::{Content, Envelope, Head, Headers, Metrics, Models};
+pub use pattern::Patterns;
 
 pub use vllm::Render;
+
+use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
@@ -59,7 +63,7 @@ impl Dialect {
     }
 
     /// `system_fingerprint` where nothing configures it.
-    pub fn fingerprint(self) -> Option<String> {
+    pub fn fingerprint(self) -> Option<Arc<str>> {
         match self {
             Self::Vllm(profile) => profile.fingerprint(),
         }
@@ -168,7 +172,7 @@ impl Dialect {
     }
 
     /// The answer to a model name that is not served.
-    pub fn unknown_model(self, model: &str, served: &[String]) -> Failure {
+    pub fn unknown_model(self, model: &str, served: &[Arc<str>]) -> Failure {
         match self {
             Self::Vllm(profile) => vllm::refusal::unknown_model(profile, model, served),
         }

@@ -46,23 +46,33 @@ pub fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
 
 /// Appends what `content` writes as one chunk of a chunked body, its size in lower-case hex.
 pub fn write_chunk(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    const SIZE: &[u8] = b"ffffffffffffffff\r\n";
     let start = out.len();
+    out.extend_from_slice(SIZE);
+    let content_at = out.len();
     content(out);
-    let (digits, from) = hex(out.len() - start);
-    out.splice(start..start, digits[from..].iter().copied());
+    let (size, from) = chunk_size(out.len() - content_at);
+    let size = &size[from..];
+    out[start..start + size.len()].copy_from_slice(size);
+    out.copy_within(content_at.., start + size.len());
+    out.truncate(out.len() - (SIZE.len() - size.len()));
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number's lower-case hexadecimal digits and CRLF: the buffer's end from an index on.
-fn hex(mut number: usize) -> ([u8; 18], usize) {
-    let mut digits = *b"0000000000000000\r\n";
-    let mut from = 16;
-    while number > 0 || from == 16 {
-        from -= 1;
-        digits[from] = b"0123456789abcdef"[number % 16];
-        number /= 16;
+/// The size line of a chunk of so many bytes, in lower-case hex: the array's end from an index on.
+fn chunk_size(bytes: usize) -> ([u8; 18], usize) {
+    let mut line = *b"0000000000000000\r\n";
+    let digits = (usize::BITS - bytes.leading_zeros()).div_ceil(4).max(1) as usize;
+    for digit in 0..digits {
+        line[15 - digit] = b"0123456789abcdef"[bytes >> (4 * digit) & 15];
     }
-    (digits, from)
+    (line, 16 - digits)
+}
+
+/// Appends the size line of a chunk of a chunked body.
+pub(crate) fn write_chunk_size(bytes: usize, out: &mut Vec<u8>) {
+    let (size, from) = chunk_size(bytes);
+    out.extend_from_slice(&size[from..]);
 }
 
 /// The chunk that ends a chunked body.

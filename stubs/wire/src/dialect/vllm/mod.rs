@@ -22,6 +22,8 @@ pub use render::Render;
 pub use request::{DetokenizeRequest, TokenizeRequest};
 pub use responses_request::{Echoed, ResponsesRequest};
 
+use std::sync::Arc;
+
 use crate::dialect::{Content, Head};
 use crate::failure::Failure;
 use crate::http1;
@@ -145,9 +147,9 @@ const V0_10: Profile = Profile {
 };
 
 impl Profile {
-    pub(super) fn fingerprint(&self) -> Option<String> {
+    pub(super) fn fingerprint(&self) -> Option<Arc<str>> {
         let hash = self.fingerprint_hash?;
-        Some(format!("vllm-{}-{hash}", self.version))
+        Some(format!("vllm-{}-{hash}", self.version).into())
     }
 
     /// Whether this version writes a key.

@@ -32,7 +32,7 @@ pub(crate) fn encode(models: &Models<'_>, mut random_id: impl FnMut() -> u64, ou
     };
     let list = List {
         object: "list",
-        data: models.names.iter().map(card).collect(),
+        data: models.names.iter().map(|name| &**name).map(card).collect(),
     };
     serde_json::to_writer(out, &list).expect("strings and numbers encode");
 }
@@ -45,7 +45,7 @@ struct List<'a> {
 
 #[derive(Serialize)]
 struct Card<'a> {
-    id: &'a String,
+    id: &'a str,
     object: &'static str,
     created: u64,
     owned_by: &'static str,

@@ -1,5 +1,7 @@
 //! What vLLM says to requests that it cannot serve.
 
+use std::sync::Arc;
+
 use super::Profile;
 use crate::failure::{ErrorObject, Failure};
 
@@ -14,7 +16,7 @@ pub(super) fn refuse(message: &str, param: Option<&str>, value: Option<&str>) ->
 }
 
 /// The answer to a model name that is not served.
-pub(crate) fn unknown_model(profile: &Profile, model: &str, served: &[String]) -> Failure {
+pub(crate) fn unknown_model(profile: &Profile, model: &str, served: &[Arc<str>]) -> Failure {
     let mut message = format!("The model `{model}` does not exist.");
     if profile.lists_models {
         message.extend([" Valid aliases: ", &served.join(", "), "."]);
