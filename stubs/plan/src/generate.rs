@@ -33,6 +33,8 @@ pub(crate) struct Said {
     pub(crate) ids: Vec<u32>,
     /// One for each engine step, the last with the finish; never empty.
     pub(crate) outputs: Vec<Output>,
+    /// Tokens of all steps.
+    pub(crate) tokens: u64,
     pub(crate) finish: Finish<'static>,
     /// The engine failed at the last step, in place of a finish.
     pub(crate) fault: Option<CutKind>,
@@ -50,12 +52,6 @@ pub(crate) struct Output {
 }
 
 impl Said {
-    /// Tokens of all steps.
-    pub(crate) fn tokens(&self) -> u64 {
-        let tokens = self.outputs.iter().map(|output| u64::from(output.tokens));
-        tokens.sum()
-    }
-
     /// Keeps the counts and shows nothing.
     pub(crate) fn hide(&mut self) {
         self.text.clear();
@@ -159,29 +155,29 @@ impl Rules<'_> {
 
 /// Says an answer that no rule touches.
 fn as_it_is(answer: &Answer, end: End, rules: &Rules<'_>) -> Said {
-    let mut ids = Vec::with_capacity(answer.pieces.len() + 1);
-    let mut outputs = Vec::with_capacity(answer.pieces.len() + 1);
-    let mut text_end = 0;
-    for piece in &answer.pieces {
-        ids.extend(piece.id);
-        text_end += piece.bytes as usize;
-        outputs.push(Output {
-            text_end,
-            ids_end: ids.len(),
-            tokens: piece.tokens,
-        });
-    }
+    let finish = rules.finish(end);
+    let steps = answer.pieces.len() + 1;
+    let (mut ids, mut outputs) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
+    ids.extend(answer.pieces.iter().filter_map(|piece| piece.id));
     ids.extend(end.id);
+    let mut reached = Output::default();
+    outputs.extend(answer.pieces.iter().map(|piece| {
+        reached.text_end += piece.bytes as usize;
+        reached.ids_end += usize::from(piece.id.is_some());
+        reached.tokens = piece.tokens;
+        reached
+    }));
     outputs.push(Output {
-        text_end,
         ids_end: ids.len(),
         tokens: end.tokens,
+        ..reached
     });
     Said {
         text: (*answer.text).into(),
         ids,
         outputs,
-        finish: rules.finish(end),
+        tokens: answer.tokens() + u64::from(end.tokens),
+        finish,
         fault: None,
     }
 }
@@ -247,6 +243,7 @@ impl<'a> Speaker<'a> {
             text: self.text,
             ids: self.ids,
             outputs: self.outputs,
+            tokens: self.tokens,
             finish,
             fault: self.fault,
         }
@@ -415,7 +412,7 @@ mod tests {
         let stop = ["cde".into()];
         let said = say(&answer("abcdef"), None, &rules(&stop));
         assert_eq!(deltas(&said), ["", "", "a", "b", ""]);
-        assert_eq!(said.tokens(), 5);
+        assert_eq!(said.tokens, 5);
         assert_eq!(
             said.finish.stop_reason,
             Some(StopReason::Text("cde".into()))
@@ -435,10 +432,7 @@ mod tests {
         );
 
         let whole = say(&answer("abc"), None, &rules(&[]));
-        assert_eq!(
-            (deltas(&whole), whole.tokens()),
-            (vec!["a", "b", "c", ""], 4)
-        );
+        assert_eq!((deltas(&whole), whole.tokens), (vec!["a", "b", "c", ""], 4));
 
         let ignoring = Rules {
             ignore_eos: true,
@@ -485,7 +479,7 @@ mod tests {
         };
         let said = say(&answer("abcdef"), None, &rules(&[])).grouped(&grouping);
         assert_eq!(deltas(&said), ["a", "bcd", "ef"]);
-        assert_eq!(said.tokens(), 7);
+        assert_eq!(said.tokens, 7);
     }
 
     proptest! {

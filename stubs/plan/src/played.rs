@@ -99,7 +99,7 @@ impl<'a> Played<'a> {
     pub(crate) fn whole_body(&self, bytes: Vec<u8>, due: Duration) -> Body {
         let tokens = self.usage.completion_tokens.unwrap_or(0);
         Body::Whole(Whole {
-            bytes: bytes.into(),
+            bytes,
             due,
             is_json: true,
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),

@@ -46,7 +46,7 @@ pub enum Body {
 #[derive(Clone, Debug)]
 pub struct Whole {
     /// Its bytes.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Vec<u8>,
     /// When it is due, from the request's arrival.
     pub due: Duration,
     /// It is JSON, otherwise plain text.
@@ -96,7 +96,7 @@ impl Reply {
             status,
             headers: Headers::default(),
             body: Body::Whole(Whole {
-                bytes: bytes.into(),
+                bytes,
                 due: Duration::ZERO,
                 is_json: true,
                 tokens: 0,

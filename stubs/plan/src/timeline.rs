@@ -182,6 +182,9 @@ impl Plan {
     /// When a step is due by which a choice has so many tokens.
     pub(crate) fn due(&self, step: usize, tokens: u64) -> Duration {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
+        if self.pauses.is_empty() {
+            return self.pace.due(step);
+        }
         let waits = self.pauses.range(..tokens).map(|(_, wait)| *wait);
         self.pace.due(step).saturating_add(waits.sum())
     }
@@ -191,13 +194,13 @@ impl Plan {
 pub(crate) fn whole_due(plan: &Plan, tracks: &[Track]) -> Duration {
     let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
     let last = steps.unwrap_or(1).saturating_sub(1);
-    let tokens = tracks.iter().map(|track| track.said.tokens()).max();
+    let tokens = tracks.iter().map(|track| track.said.tokens).max();
     plan.due(last, tokens.unwrap_or(0))
 }
 
 /// The usage of all choices together.
 pub(crate) fn total_usage(plan: &Plan, tracks: &[Track]) -> Usage {
-    let tokens = tracks.iter().map(|track| track.said.tokens()).sum();
+    let tokens = tracks.iter().map(|track| track.said.tokens).sum();
     let reasoning = tracks
         .iter()
         .map(|track| track.reasoning_tokens.as_ref()?.last().copied());

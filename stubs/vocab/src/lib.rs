@@ -69,6 +69,10 @@ impl Vocab {
     /// A text cut into tokens, special tokens read as their text.
     pub fn tokens(&self, text: &str) -> Vec<Token> {
         match self {
+            // A character is a byte, and so is a token.
+            Self::Byte | Self::Char if text.is_ascii() => {
+                text.bytes().map(|byte| token(byte.into(), 1)).collect()
+            }
             Self::Byte => bytes(text),
             Self::Char => text
                 .chars()

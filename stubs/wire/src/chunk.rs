@@ -39,6 +39,14 @@ pub struct Choice<'a> {
     pub token_ids: Option<Vec<u32>>,
 }
 
+impl Choice<'_> {
+    /// Bytes of its content and reasoning.
+    pub fn text_bytes(&self) -> usize {
+        let bytes = |text: &Option<Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
+        bytes(&self.delta.content) + bytes(&self.delta.reasoning)
+    }
+}
+
 /// A token with its probability and those of the likeliest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprob {

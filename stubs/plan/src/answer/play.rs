@@ -340,7 +340,7 @@ impl<'a> Answer<'a> {
                 max_tokens: self.limits[number],
                 prompt_tokens: self.prompt.each[number],
                 steps: track.said.outputs.len() as u64,
-                tokens: track.said.tokens(),
+                tokens: track.said.tokens,
             }
         };
         self.tracks.iter().enumerate().map(work).collect()
@@ -372,7 +372,7 @@ fn metrics(plan: &Plan, tracks: &[Track]) -> Metrics {
     let first = plan.pace.due(0);
     let last = timeline::whole_due(plan, tracks);
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let tokens: u64 = tracks.iter().map(|track| track.said.tokens()).sum();
+    let tokens: u64 = tracks.iter().map(|track| track.said.tokens).sum();
     #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
     let (tokens, gaps) = (tokens as f64, tokens.saturating_sub(1).max(1) as f64);
     let generation_time_ms = milliseconds(last.saturating_sub(first));

@@ -16,6 +16,8 @@ use crate::voice::Voice;
 
 /// Longest answer that is not streamed.
 const MAX_WHOLE_BYTES: usize = 256 << 20;
+/// What stands around the text of an answer, mostly less.
+const AROUND: usize = 1 << 10;
 /// What a listed logprob takes, roughly.
 const LOGPROB_BYTES: usize = 100;
 
@@ -67,12 +69,13 @@ impl Answer<'_> {
             error: None,
             usage: Some(usage),
         };
-        let mut bytes = Vec::new();
+        let said: usize = answer.choices.iter().map(Choice::text_bytes).sum();
+        let mut bytes = Vec::with_capacity(said + said / 8 + AROUND);
         let patterns = Arc::clone(&self.stub.patterns);
         let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
         encoder.whole(&answer, &mut bytes);
         Whole {
-            bytes: bytes.into(),
+            bytes,
             due,
             is_json: true,
             tokens: u32::try_from(usage.completion_tokens.unwrap_or(0)).unwrap_or(u32::MAX),

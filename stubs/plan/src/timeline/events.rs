@@ -125,23 +125,43 @@ impl Events {
         steps: &mut Vec<Step>,
     ) {
         while out.len() < room
-            && let Some(PlainText { due, step, track }) = self.plain_text()
-            && due <= now
+            && let Some(text) = self.plain_text()
+            && text.due <= now
         {
-            let index = index(track);
-            let (text, tokens) = self.tracks[track].plain(step);
-            let template = encoder.template(index, Field::Content);
-            let bytes = template.write_chunk(text, out);
-            steps.push(Step {
+            let PlainText {
                 due,
-                kind: Kind::Content,
-                index: Some(index),
-                tokens,
-                bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
-            });
+                mut step,
+                track,
+            } = text;
+            let is_alone = self.tracks.len() == 1;
+            let own = &mut self.tracks[track];
+            let index = index(track);
+            let template = encoder.template(index, Field::Content);
+            loop {
+                let (text, tokens) = own.plain(step);
+                let bytes = template.write_chunk(text, out);
+                steps.push(Step {
+                    due,
+                    kind: Kind::Content,
+                    index: Some(index),
+                    tokens,
+                    bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
+                });
+                // A choice that is alone goes on, plain as it is, while nothing has to be waited for.
+                if !is_alone || out.len() >= room || step + 2 >= own.said.outputs.len() {
+                    break;
+                }
+                let tokens = own.tokens + u64::from(own.said.outputs[step + 1].tokens);
+                if self.plan.due(step + 1, tokens) > due {
+                    break;
+                }
+                step += 1;
+            }
             self.last = due;
-            let track = track + 1;
-            self.stage = Stage::Text { step, track };
+            self.stage = Stage::Text {
+                step,
+                track: track + 1,
+            };
         }
     }
 

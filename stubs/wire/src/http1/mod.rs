@@ -64,15 +64,31 @@ fn chunk_size(bytes: usize) -> ([u8; 18], usize) {
     let mut line = *b"0000000000000000\r\n";
     let digits = (usize::BITS - bytes.leading_zeros()).div_ceil(4).max(1) as usize;
     for digit in 0..digits {
-        line[15 - digit] = b"0123456789abcdef"[bytes >> (4 * digit) & 15];
+        line[15 - digit] = hex_digit(bytes >> (4 * digit));
     }
     (line, 16 - digits)
 }
 
 /// Appends the size line of a chunk of a chunked body.
 pub(crate) fn write_chunk_size(bytes: usize, out: &mut Vec<u8>) {
-    let (size, from) = chunk_size(bytes);
-    out.extend_from_slice(&size[from..]);
+    let low = hex_digit(bytes);
+    let middle = hex_digit(bytes >> 4);
+    match bytes {
+        0x10..0x100 => out.extend_from_slice(&[middle, low, b'\r', b'\n']),
+        0x100..0x1000 => {
+            let high = hex_digit(bytes >> 8);
+            out.extend_from_slice(&[high, middle, low, b'\r', b'\n']);
+        }
+        _ => {
+            let (size, from) = chunk_size(bytes);
+            out.extend_from_slice(&size[from..]);
+        }
+    }
+}
+
+/// The digit for a number's lowest four bits.
+fn hex_digit(number: usize) -> u8 {
+    b"0123456789abcdef"[number & 15]
 }
 
 /// The chunk that ends a chunked body.

@@ -192,7 +192,14 @@ pub(super) fn generate_id(random: u64, given: Option<&str>) -> String {
 fn prefixed(prefix: &str, random: u64, given: Option<&str>) -> String {
     match given {
         Some(given) => format!("{prefix}-{given}"),
-        None => format!("{prefix}-{random:016x}"),
+        None => {
+            let mut id = String::with_capacity(prefix.len() + 17);
+            id.push_str(prefix);
+            id.push('-');
+            let digits = (0..16).rev().map(|digit| random >> (4 * digit) & 15);
+            id.extend(digits.filter_map(|digit| char::from_digit(digit as u32, 16)));
+            id
+        }
     }
 }
 
