@@ -4,6 +4,7 @@
 //! string is held back, a stop token's text is dropped, an ignored end token starts the script anew.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use vocab::Vocab;
 use wire::finish::{Finish, FinishReason, StopReason};
@@ -16,6 +17,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) eos_token_ids: &'a [u32],
     pub(crate) ignore_eos: bool,
     pub(crate) include_stop: bool,
+    /// Somebody looks at the ids.
+    pub(crate) keeps_ids: bool,
     pub(crate) max_tokens: Option<u64>,
     pub(crate) min_tokens: u64,
     pub(crate) skip_special_tokens: bool,
@@ -28,8 +31,8 @@ pub(crate) struct Rules<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     /// The text that shows.
-    pub(crate) text: String,
-    /// Ids of its tokens, where they have ids.
+    pub(crate) text: Arc<str>,
+    /// Ids of its tokens, where they have ids and somebody looks at them.
     pub(crate) ids: Vec<u32>,
     /// One for each engine step, the last with the finish; never empty.
     pub(crate) outputs: Vec<Output>,
@@ -54,7 +57,7 @@ pub(crate) struct Output {
 impl Said {
     /// Keeps the counts and shows nothing.
     pub(crate) fn hide(&mut self) {
-        self.text.clear();
+        self.text = "".into();
         self.ids.clear();
         for output in &mut self.outputs {
             output.text_end = 0;
@@ -157,13 +160,17 @@ impl Rules<'_> {
 fn as_it_is(answer: &Answer, end: End, rules: &Rules<'_>) -> Said {
     let finish = rules.finish(end);
     let steps = answer.pieces.len() + 1;
-    let (mut ids, mut outputs) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
-    ids.extend(answer.pieces.iter().filter_map(|piece| piece.id));
-    ids.extend(end.id);
+    let mut ids = Vec::new();
+    if rules.keeps_ids {
+        ids.reserve_exact(steps);
+        ids.extend(answer.pieces.iter().filter_map(|piece| piece.id));
+        ids.extend(end.id);
+    }
     let mut reached = Output::default();
+    let mut outputs = Vec::with_capacity(steps);
     outputs.extend(answer.pieces.iter().map(|piece| {
         reached.text_end += piece.bytes as usize;
-        reached.ids_end += usize::from(piece.id.is_some());
+        reached.ids_end += usize::from(rules.keeps_ids && piece.id.is_some());
         reached.tokens = piece.tokens;
         reached
     }));
@@ -173,7 +180,7 @@ fn as_it_is(answer: &Answer, end: End, rules: &Rules<'_>) -> Said {
         ..reached
     });
     Said {
-        text: (*answer.text).into(),
+        text: Arc::clone(&answer.text),
         ids,
         outputs,
         tokens: answer.tokens() + u64::from(end.tokens),
@@ -240,7 +247,7 @@ impl<'a> Speaker<'a> {
 
     fn said(self, finish: Finish<'static>) -> Said {
         Said {
-            text: self.text,
+            text: self.text.into(),
             ids: self.ids,
             outputs: self.outputs,
             tokens: self.tokens,
@@ -304,7 +311,7 @@ impl<'a> Speaker<'a> {
 
     fn take(&mut self, tokens: u32, id: Option<u32>) {
         self.tokens += u64::from(tokens);
-        self.ids.extend(id);
+        self.ids.extend(id.filter(|_| self.rules.keeps_ids));
     }
 
     fn show(&mut self, id: Option<u32>, text: &str) {
@@ -375,12 +382,11 @@ mod tests {
     use super::*;
 
     fn answer(text: &str) -> Answer {
-        let mut answer = Answer::from((text.into(), Vocab::Char.tokens(text)));
-        answer.end = Some(End {
+        let end = End {
             id: Some(7),
             tokens: 1,
-        });
-        answer
+        };
+        Answer::new(text.into(), &Vocab::Char, Some(end))
     }
 
     fn rules<'a>(stop: &'a [Cow<'a, str>]) -> Rules<'a> {
@@ -388,6 +394,7 @@ mod tests {
             eos_token_ids: &[7, 8],
             ignore_eos: false,
             include_stop: false,
+            keeps_ids: true,
             max_tokens: None,
             min_tokens: 0,
             skip_special_tokens: true,
@@ -488,7 +495,7 @@ mod tests {
             pieces in prop::collection::vec(("[ab]{0,3}", 0_u32..3, prop::option::of(5_u32..10)), 0..6),
             end in (prop::option::of(5_u32..10), 0_u32..2),
             limits in (0_u64..4, prop::option::of(0_u64..12)),
-            flags in any::<(bool, bool)>(),
+            flags in any::<(bool, bool, bool)>(),
         ) {
             let text: String = pieces.iter().map(|(text, ..)| &**text).collect();
             let piece = |(text, tokens, id): &(String, u32, Option<u32>)| Piece {
@@ -504,6 +511,7 @@ mod tests {
             };
             let rules = Rules {
                 ignore_eos: flags.0 && limits.1.is_some(),
+                keeps_ids: flags.2,
                 max_tokens: limits.1,
                 min_tokens: limits.0.min(limits.1.unwrap_or(0)),
                 skip_special_tokens: flags.1,
@@ -522,12 +530,12 @@ mod tests {
         ) {
             let stops: Vec<Cow<'_, str>> = stop.iter().map(|stop| stop.as_str().into()).collect();
             let said = say(&answer(&text), None, &rules(&stops)).grouped(&Grouping { first: every, every, rhythm: &Rhythm::Single });
-            prop_assert_eq!(deltas(&said).concat(), said.text.as_str());
-            prop_assert!(text.starts_with(&said.text));
+            prop_assert_eq!(deltas(&said).concat(), &*said.text);
+            prop_assert!(text.starts_with(&*said.text));
             let whole = stop.iter().all(|stop| !text.contains(stop.as_str()));
-            prop_assert_eq!(said.text == text, whole || said.text == text);
+            prop_assert_eq!(*said.text == *text, whole || *said.text == *text);
             if whole {
-                prop_assert_eq!(&said.text, &text);
+                prop_assert_eq!(&*said.text, &*text);
             } else {
                 prop_assert!(stop.iter().all(|stop| !said.text.contains(stop.as_str())));
             }

@@ -110,6 +110,15 @@ impl CutKind {
 }
 
 impl Answer {
+    /// A text of one token a piece.
+    pub fn new(text: Arc<str>, vocab: &vocab::Vocab, end: Option<End>) -> Self {
+        Self {
+            pieces: vocab.tokens_as(&text, Piece::from),
+            text,
+            end,
+        }
+    }
+
     /// Tokens of the pieces, the end not counted.
     pub fn tokens(&self) -> u64 {
         self.pieces
@@ -148,18 +157,13 @@ impl Answer {
     }
 }
 
-/// An answer of one token a piece, from tokens whose bytes add up to the text.
-impl From<(Arc<str>, Vec<vocab::Token>)> for Answer {
-    fn from((text, tokens): (Arc<str>, Vec<vocab::Token>)) -> Self {
-        let piece = |token: vocab::Token| Piece {
+/// A piece of one token.
+impl From<vocab::Token> for Piece {
+    fn from(token: vocab::Token) -> Self {
+        Self {
             bytes: token.bytes,
             tokens: 1,
             id: Some(token.id),
-        };
-        Self {
-            text,
-            pieces: tokens.into_iter().map(piece).collect(),
-            end: None,
         }
     }
 }
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn answers_are_cut_and_repeated() {
-        let answer = || Answer::from(("añb".into(), Vocab::Char.tokens("añb")));
+        let answer = || Answer::new("añb".into(), &Vocab::Char, None);
         assert_eq!(&*answer().fitted(2).text, "añ");
         assert_eq!(&*answer().fitted(7).text, "añbañba");
         assert_eq!(answer().fitted(7).tokens(), 7);

@@ -1,5 +1,6 @@
 //! From a script to the choices of an answer.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +53,7 @@ impl<'a> Answer<'a> {
             pauses: BTreeMap::new(),
             prompt_tokens: prompt.tokens,
             returns_token_ids: request.return_token_ids || request.output_mode.is_some(),
-            role: role(request).to_owned().into(),
+            role: role(request),
             usage: envelope.usage,
         };
         Self {
@@ -152,6 +153,9 @@ impl<'a> Answer<'a> {
             // Without a limit an ignored end would never come.
             ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
             include_stop: sampling.include_stop_str_in_output,
+            keeps_ids: self.plan.returns_token_ids
+                || sampling.logprobs.is_some()
+                || self.stub.parsers.reasoning.is_some(),
             max_tokens,
             min_tokens: u64::try_from(sampling.min_tokens)
                 .unwrap_or(0)
@@ -348,12 +352,14 @@ impl<'a> Answer<'a> {
 }
 
 /// The role that answers: the last message's where no generation prompt was added.
-fn role<'r>(request: &'r Request<'_>) -> &'r str {
-    match &request.prompt {
-        Prompt::Messages(messages) if !request.template.add_generation_prompt => {
-            messages.last().map_or("assistant", |last| &*last.role)
-        }
-        _ => "assistant",
+fn role(request: &Request<'_>) -> Cow<'static, str> {
+    let last = match &request.prompt {
+        Prompt::Messages(messages) if !request.template.add_generation_prompt => messages.last(),
+        _ => None,
+    };
+    match last {
+        Some(last) => last.role.to_string().into(),
+        None => "assistant".into(),
     }
 }
 

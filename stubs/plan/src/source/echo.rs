@@ -16,12 +16,11 @@ pub struct Echo {
 
 impl Source for Echo {
     fn script(&self, ask: &Ask<'_>) -> Arc<Script> {
-        let tokens = self.tokenizer.vocab.tokens(ask.text);
-        let mut answer = Answer::from((ask.text.into(), tokens));
-        answer.end = Some(End {
+        let end = End {
             id: None,
             tokens: 0,
-        });
+        };
+        let answer = Answer::new(ask.text.into(), &self.tokenizer.vocab, Some(end));
         Arc::new(answer.into())
     }
 }

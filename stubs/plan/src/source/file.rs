@@ -159,10 +159,8 @@ impl RawFault {
 impl RawChoice {
     fn answer(self, tokenizer: &Tokenizer) -> Result<Answer, &'static str> {
         let Some((&end, ids)) = self.token_ids.split_last() else {
-            let tokens = tokenizer.vocab.tokens(&self.text);
-            let mut answer = Answer::from((self.text.into(), tokens));
-            answer.end = Some(End::of(tokenizer));
-            return Ok(answer);
+            let end = Some(End::of(tokenizer));
+            return Ok(Answer::new(self.text.into(), &tokenizer.vocab, end));
         };
         let deltas = if self.deltas.is_empty() {
             tokenizer.vocab.deltas(&self.token_ids)

@@ -16,8 +16,8 @@ pub struct Fixed {
 impl Fixed {
     /// A source that says `text`.
     pub fn new(text: &str, tokenizer: &Tokenizer) -> Self {
-        let mut answer = Answer::from((text.into(), tokenizer.vocab.tokens(text)));
-        answer.end = Some(End::of(tokenizer));
+        let end = Some(End::of(tokenizer));
+        let answer = Answer::new(text.into(), &tokenizer.vocab, end);
         Self {
             script: Arc::new(answer.into()),
         }

@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use vocab::{Token, Tokenizer};
+use vocab::Tokenizer;
 
-use crate::script::{Answer, End, Script};
+use crate::script::{Answer, End, Piece, Script};
 use crate::source::{Ask, Source};
 
 /// Tokens to say when neither the request nor the server limits them.
@@ -37,17 +37,21 @@ impl Source for RandomTokens {
         (self.seed, ask.text).hash(&mut hasher);
         let mut random = fastrand::Rng::with_seed(hasher.finish());
         let mut text = String::new();
-        let mut tokens = Vec::new();
+        let mut pieces = Vec::new();
         for _ in 0..ask.max_tokens.unwrap_or(DEFAULT_TOKENS) {
             let (piece, id) = &self.choices[random.usize(..self.choices.len())];
             text.push_str(piece);
-            tokens.push(Token {
-                id: *id,
+            pieces.push(Piece {
                 bytes: u32::try_from(piece.len()).expect("tokens are short"),
+                tokens: 1,
+                id: Some(*id),
             });
         }
-        let mut answer = Answer::from((text.into(), tokens));
-        answer.end = Some(self.end);
+        let answer = Answer {
+            text: text.into(),
+            pieces,
+            end: Some(self.end),
+        };
         Arc::new(answer.into())
     }
 }

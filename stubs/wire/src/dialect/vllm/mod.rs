@@ -191,7 +191,7 @@ pub(super) fn generate_id(random: u64, given: Option<&str>) -> String {
 
 fn prefixed(prefix: &str, random: u64, given: Option<&str>) -> String {
     match given {
-        Some(given) => format!("{prefix}-{given}"),
+        Some(given) => [prefix, "-", given].concat(),
         None => {
             let mut id = String::with_capacity(prefix.len() + 17);
             id.push_str(prefix);
