@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::dialect::Encoder;
+use wire::dialect::{Encoder, Template};
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
@@ -108,14 +108,20 @@ impl Timeline {
     /// Appends the events that are due by `now`, each as one HTTP chunk, until there are `room` bytes in
     /// all, and tells of each in `steps`.
     pub fn steps(&mut self, now: Duration, room: usize, out: &mut Vec<u8>, steps: &mut Vec<Step>) {
-        while out.len() < room {
+        let mut taking = Taking {
+            now,
+            out,
+            room,
+            steps,
+        };
+        while taking.has_room() {
             if let Form::Chunks { encoder, events } = &mut self.0 {
-                events.texts(encoder, now, room, out, steps);
+                events.texts(encoder, &mut taking);
             }
             if self.due().is_none_or(|due| due > now) {
                 return;
             }
-            steps.extend(self.step(out));
+            taking.steps.extend(self.step(taking.out));
         }
     }
 
@@ -148,6 +154,32 @@ impl Timeline {
         })
     }
 }
+
+/// Events that are taken together.
+#[derive(Debug)]
+struct Taking<'t> {
+    now: Duration,
+    out: &'t mut Vec<u8>,
+    /// Bytes of the output that are enough.
+    room: usize,
+    steps: &'t mut Vec<Step>,
+}
+
+impl Taking<'_> {
+    fn has_room(&self) -> bool {
+        self.out.len() < self.room
+    }
+
+    /// Makes room for about so many more texts of a few bytes each.
+    fn expect(&mut self, texts: usize, template: &Template) {
+        let bytes = texts.saturating_mul(template.chunk_bytes(8));
+        self.out.reserve(bytes.min(self.room - self.out.len()));
+        self.steps.reserve(texts.min(MOST_EXPECTED));
+    }
+}
+
+/// Steps that memory is taken for at once.
+const MOST_EXPECTED: usize = 1 << 10;
 
 /// What the layout of a stream depends on.
 #[derive(Clone, Debug)]

@@ -98,14 +98,9 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
             .boxed(),
     };
     let ids = prop::option::of(prop::collection::vec(any::<u32>(), 0..4));
-    let roles = prop::option::of(prop::sample::select(vec!["assistant", "user"]));
-    let roles = roles.prop_map(move |role| role.filter(|_| endpoint == Endpoint::Chat));
-    let choice = (0_u32..5, delta, prop::option::of(finishes()), ids, roles).prop_map(
-        |(index, delta, finish, token_ids, role)| Choice {
-            delta: Delta {
-                role: role.map(Cow::from),
-                ..delta
-            },
+    let choice = (0_u32..5, delta, prop::option::of(finishes()), ids).prop_map(
+        |(index, delta, finish, token_ids)| Choice {
+            delta,
             finish,
             index,
             token_ids,
@@ -132,6 +127,7 @@ proptest! {
         }),
         policy in policies(),
         answers in prop::collection::vec((".{0,9}", any::<u32>(), "m|n"), 1..4),
+        roles in prop::collection::vec(prop::sample::select(vec![None, Some("assistant"), Some("user")]), 1..4),
     ) {
         let patterns = Arc::default();
         for (id, created, model) in answers {
@@ -142,17 +138,21 @@ proptest! {
                 ..envelope(endpoint, policy)
             };
             let mut encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
-            for chunk in &chunks {
+            for (chunk, role) in chunks.iter().zip(roles.iter().cycle()) {
+                let mut chunk = chunk.clone();
+                for choice in &mut chunk.choices {
+                    choice.delta.role = role.filter(|_| endpoint == Endpoint::Chat).map(Cow::from);
+                }
                 let (mut json, mut typed) = (Vec::new(), Vec::new());
-                dialect.encode(&envelope, chunk, &mut json);
+                dialect.encode(&envelope, &chunk, &mut json);
                 sse::encode(&json, &mut typed);
                 let mut fast = Vec::new();
-                encoder.event(chunk, &mut fast);
+                encoder.event(&chunk, &mut fast);
                 prop_assert_eq!(text(fast), text(typed));
 
                 let (mut typed, mut fast) = (Vec::new(), Vec::new());
-                dialect.encode_whole(&envelope, chunk, &mut typed);
-                encoder.whole(chunk, &mut fast);
+                dialect.encode_whole(&envelope, &chunk, &mut typed);
+                encoder.whole(&chunk, &mut fast);
                 prop_assert_eq!(text(fast), text(typed));
             }
         }
@@ -163,33 +163,35 @@ proptest! {
         dialect in dialects(),
         endpoint in endpoints(),
         field in prop::sample::select(vec![Field::Content, Field::Reasoning]),
-        said in any::<String>(),
+        texts in prop::collection::vec(".{0,2}|\\PC{0,9}", 1..4),
         index in 0_u32..3,
         is_plain in any::<bool>(),
     ) {
         let field = if endpoint == Endpoint::Chat { field } else { Field::Content };
-        let of = |one| (field == one).then(|| Cow::from(&*said));
-        let delta = Delta {
-            content: of(Field::Content),
-            reasoning: of(Field::Reasoning),
-            ..Delta::default()
-        };
-        let chunk = Chunk {
-            choices: vec![Choice { delta, index, ..Choice::default() }],
-            ..Chunk::default()
-        };
         let mut envelope = envelope(endpoint, UsagePolicy::Omit);
         // What no pattern has room for, though it does not show here.
         envelope.prompt_text = (!is_plain).then(String::new);
-        let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
-        dialect.encode(&envelope, &chunk, &mut json);
-        let mut event = Vec::new();
-        sse::encode(&json, &mut event);
-        http1::write_chunk(&mut typed, |out| out.extend_from_slice(&event));
-        let mut encoder = Encoder::new(dialect, envelope, Arc::default());
-        let bytes = encoder.template(index, field).write_chunk(&said, &mut fast);
-        prop_assert_eq!(bytes, event.len());
-        prop_assert_eq!(text(fast), text(typed));
+        let mut encoder = Encoder::new(dialect, envelope.clone(), Arc::default());
+        for said in &texts {
+            let of = |one| (field == one).then(|| Cow::from(&**said));
+            let delta = Delta {
+                content: of(Field::Content),
+                reasoning: of(Field::Reasoning),
+                ..Delta::default()
+            };
+            let chunk = Chunk {
+                choices: vec![Choice { delta, index, ..Choice::default() }],
+                ..Chunk::default()
+            };
+            let (mut json, mut event) = (Vec::new(), Vec::new());
+            dialect.encode(&envelope, &chunk, &mut json);
+            sse::encode(&json, &mut event);
+            let (mut typed, mut fast) = (Vec::new(), Vec::new());
+            http1::write_chunk(&mut typed, |out| out.extend_from_slice(&event));
+            let bytes = encoder.template(index, field).write_chunk(said, &mut fast);
+            prop_assert_eq!(bytes, event.len());
+            prop_assert_eq!(text(fast), text(typed));
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use wire::request::{Endpoint, UsagePolicy};
 use wire::usage::Usage;
 
 use super::track::Track;
-use super::{Kind, Plan, Step, index, total_usage};
+use super::{Kind, Plan, Step, Taking, index, total_usage};
 use crate::script::CutKind;
 
 /// What an event writes.
@@ -114,54 +114,46 @@ impl Events {
         (!self.plan.keep_alive.is_some_and(is_silent)).then_some(PlainText { due, step, track })
     }
 
-    /// Appends the plain texts that come next and are due by `now`, until there are `room` bytes in all.
-    /// They are most of a stream.
-    pub(super) fn texts(
-        &mut self,
-        encoder: &mut Encoder,
-        now: Duration,
-        room: usize,
-        out: &mut Vec<u8>,
-        steps: &mut Vec<Step>,
-    ) {
-        while out.len() < room
+    /// Takes the plain texts that come next and are due. They are most of a stream.
+    pub(super) fn texts(&mut self, encoder: &mut Encoder, taking: &mut Taking<'_>) {
+        while taking.has_room()
             && let Some(text) = self.plain_text()
-            && text.due <= now
+            && text.due <= taking.now
         {
-            let PlainText {
-                due,
-                mut step,
-                track,
-            } = text;
             let is_alone = self.tracks.len() == 1;
-            let own = &mut self.tracks[track];
-            let index = index(track);
+            let own = &mut self.tracks[text.track];
+            let index = index(text.track);
             let template = encoder.template(index, Field::Content);
+            // A choice that is alone goes on, plain as it is, while nothing has to be waited for.
+            let last = if is_alone {
+                own.said.outputs.len() - 2
+            } else {
+                text.step
+            };
+            let mut step = text.step;
+            taking.expect(last - step, template);
             loop {
-                let (text, tokens) = own.plain(step);
-                let bytes = template.write_chunk(text, out);
-                steps.push(Step {
-                    due,
+                let (said, tokens) = own.plain(step);
+                let bytes = template.write_chunk(said, taking.out);
+                taking.steps.push(Step {
+                    due: text.due,
                     kind: Kind::Content,
                     index: Some(index),
                     tokens,
                     bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
                 });
-                // A choice that is alone goes on, plain as it is, while nothing has to be waited for.
-                if !is_alone || out.len() >= room || step + 2 >= own.said.outputs.len() {
+                if step == last || !taking.has_room() {
                     break;
                 }
                 let tokens = own.tokens + u64::from(own.said.outputs[step + 1].tokens);
-                if self.plan.due(step + 1, tokens) > due {
+                if self.plan.due(step + 1, tokens) > text.due {
                     break;
                 }
                 step += 1;
             }
-            self.last = due;
-            self.stage = Stage::Text {
-                step,
-                track: track + 1,
-            };
+            self.last = text.due;
+            let track = text.track + 1;
+            self.stage = Stage::Text { step, track };
         }
     }
 

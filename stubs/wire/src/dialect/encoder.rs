@@ -1,5 +1,6 @@
 //! What one answer says as bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::pattern::{Patterns, Shape, Values};
@@ -36,6 +37,10 @@ pub struct Template {
     field: Field,
     prefix: Vec<u8>,
     suffix: Vec<u8>,
+    /// The last chunk, to be written again with another text of as many bytes.
+    last: Vec<u8>,
+    /// Where the text stands in it.
+    last_text: Range<usize>,
 }
 
 impl Encoder {
@@ -92,7 +97,7 @@ impl Encoder {
     }
 
     /// How the events of a choice's plain text are written.
-    pub fn template(&mut self, index: u32, field: Field) -> &Template {
+    pub fn template(&mut self, index: u32, field: Field) -> &mut Template {
         let is_it = |template: &Template| template.index == index && template.field == field;
         let at = match self.templates.iter().position(is_it) {
             Some(at) => at,
@@ -101,7 +106,7 @@ impl Encoder {
                 self.templates.len() - 1
             }
         };
-        &self.templates[at]
+        &mut self.templates[at]
     }
 
     fn new_template(&self, index: u32, field: Field) -> Template {
@@ -116,6 +121,8 @@ impl Encoder {
             field,
             prefix,
             suffix,
+            last: Vec::new(),
+            last_text: 0..0,
         }
     }
 
@@ -151,19 +158,33 @@ impl Encoder {
 impl Template {
     /// Appends the event of a text as one chunk of a chunked body, and gives its bytes without the
     /// chunk's framing.
-    pub fn write_chunk(&self, text: &str, out: &mut Vec<u8>) -> usize {
+    pub fn write_chunk(&mut self, text: &str, out: &mut Vec<u8>) -> usize {
         let around = self.prefix.len() + self.suffix.len();
+        let is_plain = json::is_plain(text);
+        let start = out.len();
+        if is_plain && text.len() == self.last_text.len() && !self.last.is_empty() {
+            out.extend_from_slice(&self.last);
+            let Range { start: from, end } = self.last_text;
+            out[start + from..start + end].copy_from_slice(text.as_bytes());
+            return around + text.len();
+        }
         let bytes = around + json::escaped_length(text);
         http1::write_chunk_size(bytes, out);
-        out.reserve(bytes + b"\r\n".len());
         out.extend_from_slice(&self.prefix);
-        if around + text.len() == bytes {
-            out.extend_from_slice(text.as_bytes());
-        } else {
-            json::escape_into(text, out);
-        }
+        let text_at = out.len() - start;
+        json::escape_into(text, out);
         out.extend_from_slice(&self.suffix);
         out.extend_from_slice(b"\r\n");
+        if is_plain {
+            self.last.clear();
+            self.last.extend_from_slice(&out[start..]);
+            self.last_text = text_at..text_at + text.len();
+        }
         bytes
+    }
+
+    /// Bytes of a chunk with a text of so many bytes, its framing included.
+    pub fn chunk_bytes(&self, text: usize) -> usize {
+        self.prefix.len() + text + self.suffix.len() + b"fff\r\n\r\n".len()
     }
 }
