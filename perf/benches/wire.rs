@@ -43,7 +43,7 @@ fn decode_events(criterion: &mut Criterion) {
 
 /// A chat stream whose content has so many characters, 4 an event, and its number of events.
 fn stream(characters: usize) -> (Vec<u8>, usize) {
-    let mut encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
+    let encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
     let mut bytes = Vec::new();
     encoder.event(&role(), &mut bytes);
     let mut events = 3;
@@ -76,7 +76,7 @@ fn decoded(bytes: &[u8]) -> (usize, usize) {
 
 /// The template against the typed encoder, which it is made from.
 fn encode_event(criterion: &mut Criterion) {
-    let mut encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
+    let encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
     let chunk = text_chunk(" \"token\"");
     let (mut json, mut expected) = (Vec::new(), Vec::new());
     Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);

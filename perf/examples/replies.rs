@@ -39,7 +39,7 @@ fn reply(scenario: &Scenario, context: &mut Context, out: &mut Vec<u8>) -> anyho
     let call = Call {
         body: &scenario.request[length..],
         head: &head,
-        wants_prompt: false,
+        wants_facts: false,
     };
     let reply = scenario.stub.reply(&call, context);
     let reply = reply.ok().context("a chat is for the stub to answer")?;

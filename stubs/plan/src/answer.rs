@@ -1,5 +1,6 @@
 //! The reply to a chat or completion request.
 
+mod plain;
 mod play;
 mod whole;
 
@@ -59,7 +60,7 @@ fn reply_to(
     };
     let facts = |facts: &Facts| Facts {
         include_usage: request.stream_options.include_usage,
-        prompt: call.wants_prompt.then(|| {
+        prompt: call.wants_facts.then(|| {
             let decisive = request.prompt.decisive_text();
             let decoded = || prompt.texts.first().map(|text| &**text);
             decisive.or_else(decoded).unwrap_or_default().to_owned()
@@ -67,17 +68,28 @@ fn reply_to(
         ..facts.clone()
     };
     // What shows of a request beside its key is answered by itself.
-    let renders_once = stub.streaming.renders_once && is_usual(request, &prompt);
+    let is_usual = is_usual(request, &prompt);
+    let renders_once = stub.streaming.renders_once && is_usual;
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
         return Ok(Reply::rendered(rendered, facts(known)));
     }
     let envelope = envelope(stub, request, &prompt, call, context, policy);
-    let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
-    answer.play()?;
-    let mut reply = answer.reply();
+    let quick = if is_usual && plain::may_be(stub, request, policy) {
+        let script = play::script(stub, request, &prompt.texts[0]);
+        plain::reply(stub, request, &prompt, &script, envelope)
+    } else {
+        Err(envelope)
+    };
+    let mut reply = match quick {
+        Ok(reply) => reply,
+        Err(envelope) => {
+            let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
+            answer.play()?;
+            answer.reply()
+        }
+    };
     if renders_once {
         let (rendered, known) = render(reply);
-        let rendered = Arc::new(rendered);
         if context.rendered.len() < MAX_RENDERED {
             let entry = (Arc::clone(&rendered), known.clone());
             context.rendered.insert(key, entry);
@@ -164,12 +176,13 @@ pub(crate) struct Answer<'a> {
 }
 
 /// A reply's bytes, all at once.
-fn render(reply: Reply) -> (Rendered, Facts) {
+fn render(reply: Reply) -> (Arc<Rendered>, Facts) {
     let content = reply.content();
     let mut bytes = Vec::new();
     let mut steps = Vec::new();
     match reply.body {
-        Body::Empty | Body::HeadAlone(_) | Body::Rendered(_) => {}
+        Body::Empty | Body::HeadAlone(_) => {}
+        Body::Rendered(rendered) => return (rendered, reply.facts),
         Body::Stream(mut timeline) => {
             while let Some(step) = timeline.step(&mut bytes) {
                 steps.push(step);
@@ -185,7 +198,7 @@ fn render(reply: Reply) -> (Rendered, Facts) {
         content,
         steps,
     };
-    (rendered, reply.facts)
+    (Arc::new(rendered), reply.facts)
 }
 
 impl Reply {

@@ -123,24 +123,56 @@ impl<'a> Grouping<'a> {
 
 /// Plays an answer by the rules.
 pub(crate) fn say(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
-    match answer.end {
-        Some(end) if cut.is_none() && rules.leave_alone(answer, end) => {
-            as_it_is(answer, end, rules)
-        }
+    match rules.untouched(answer) {
+        Some(plain) if cut.is_none() => plain.said(answer, rules),
         _ => by_rules(answer, cut, rules),
     }
 }
 
+/// An answer that the rules leave as it is, but for its length.
+#[derive(Clone, Debug)]
+pub(crate) struct Plain<'a> {
+    pub(crate) pieces: &'a [Piece],
+    /// The text of the pieces.
+    pub(crate) text: &'a str,
+    /// The end token, unless a limit came first.
+    pub(crate) end: Option<End>,
+    /// Tokens of the pieces and the end.
+    pub(crate) tokens: u64,
+    pub(crate) finish: Finish<'static>,
+}
+
 impl Rules<'_> {
-    /// No rule can change the answer or end it before its end.
-    fn leave_alone(&self, answer: &Answer, end: End) -> bool {
-        let tokens = answer.tokens();
-        self.stop.is_empty()
-            && self.stop_token_ids.is_empty()
-            && self.skip_special_tokens
-            && !(self.ignore_eos && end.tokens > 0)
-            && (tokens >= self.min_tokens || end.tokens == 0)
-            && self.max_tokens.is_none_or(|most| tokens < most)
+    /// What is said of an answer that no rule changes but a limit.
+    pub(crate) fn untouched<'a>(&self, answer: &'a Answer) -> Option<Plain<'a>> {
+        if !(self.stop.is_empty() && self.stop_token_ids.is_empty() && self.skip_special_tokens) {
+            return None;
+        }
+        let limit = self.max_tokens.unwrap_or(u64::MAX);
+        let mut tokens = 0;
+        let mut bytes = 0;
+        for (index, piece) in answer.pieces.iter().enumerate() {
+            tokens += u64::from(piece.tokens);
+            bytes += piece.bytes as usize;
+            if tokens >= limit {
+                return Some(Plain {
+                    pieces: &answer.pieces[..=index],
+                    text: &answer.text[..bytes],
+                    end: None,
+                    tokens,
+                    finish: FinishReason::Length.into(),
+                });
+            }
+        }
+        let end = answer.end?;
+        let goes_on = end.tokens > 0 && (self.ignore_eos || tokens < self.min_tokens);
+        (!goes_on).then(|| Plain {
+            pieces: &answer.pieces,
+            text: &answer.text,
+            end: Some(end),
+            tokens: tokens + u64::from(end.tokens),
+            finish: self.finish(end),
+        })
     }
 
     /// How an end token ends an answer.
@@ -156,36 +188,40 @@ impl Rules<'_> {
     }
 }
 
-/// Says an answer that no rule touches.
-fn as_it_is(answer: &Answer, end: End, rules: &Rules<'_>) -> Said {
-    let finish = rules.finish(end);
-    let steps = answer.pieces.len() + 1;
-    let mut ids = Vec::new();
-    if rules.keeps_ids {
-        ids.reserve_exact(steps);
-        ids.extend(answer.pieces.iter().filter_map(|piece| piece.id));
-        ids.extend(end.id);
-    }
-    let mut reached = Output::default();
-    let mut outputs = Vec::with_capacity(steps);
-    outputs.extend(answer.pieces.iter().map(|piece| {
-        reached.text_end += piece.bytes as usize;
-        reached.ids_end += usize::from(rules.keeps_ids && piece.id.is_some());
-        reached.tokens = piece.tokens;
-        reached
-    }));
-    outputs.push(Output {
-        ids_end: ids.len(),
-        tokens: end.tokens,
-        ..reached
-    });
-    Said {
-        text: Arc::clone(&answer.text),
-        ids,
-        outputs,
-        tokens: answer.tokens() + u64::from(end.tokens),
-        finish,
-        fault: None,
+impl Plain<'_> {
+    fn said(self, answer: &Answer, rules: &Rules<'_>) -> Said {
+        let steps = self.pieces.len() + 1;
+        let mut ids = Vec::new();
+        if rules.keeps_ids {
+            ids.reserve_exact(steps);
+            ids.extend(self.pieces.iter().filter_map(|piece| piece.id));
+            ids.extend(self.end.and_then(|end| end.id));
+        }
+        let mut reached = Output::default();
+        let mut outputs = Vec::with_capacity(steps);
+        outputs.extend(self.pieces.iter().map(|piece| {
+            reached.text_end += piece.bytes as usize;
+            reached.ids_end += usize::from(rules.keeps_ids && piece.id.is_some());
+            reached.tokens = piece.tokens;
+            reached
+        }));
+        outputs.extend(self.end.map(|end| Output {
+            ids_end: ids.len(),
+            tokens: end.tokens,
+            ..reached
+        }));
+        Said {
+            text: if self.text.len() == answer.text.len() {
+                Arc::clone(&answer.text)
+            } else {
+                self.text.into()
+            },
+            ids,
+            outputs,
+            tokens: self.tokens,
+            finish: self.finish,
+            fault: None,
+        }
     }
 }
 
@@ -517,8 +553,8 @@ mod tests {
                 skip_special_tokens: flags.1,
                 ..rules(&[])
             };
-            if rules.leave_alone(&answer, end) {
-                prop_assert_eq!(as_it_is(&answer, end, &rules), by_rules(&answer, None, &rules));
+            if let Some(plain) = rules.untouched(&answer) {
+                prop_assert_eq!(plain.said(&answer, &rules), by_rules(&answer, None, &rules));
             }
         }
 

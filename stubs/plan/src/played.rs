@@ -88,7 +88,7 @@ impl<'a> Played<'a> {
         Reply {
             body,
             facts: Facts {
-                prompt: call.wants_prompt.then(prompt),
+                prompt: call.wants_facts.then(prompt),
                 ..self.facts
             },
             ..Reply::empty(200)

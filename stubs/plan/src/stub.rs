@@ -122,8 +122,8 @@ pub struct Call<'a> {
     pub body: &'a [u8],
     /// Its head.
     pub head: &'a RequestHead<'a>,
-    /// The facts shall have the prompt's text.
-    pub wants_prompt: bool,
+    /// The facts shall be whole: somebody writes them down.
+    pub wants_facts: bool,
 }
 
 /// What a worker brings to each call: time, chance, and what it rendered before.

@@ -93,7 +93,7 @@ impl Exchange {
         let call = Call {
             body,
             head,
-            wants_prompt: is_recorded,
+            wants_facts: is_recorded,
         };
         let (seconds, date) = worker.date(received);
         let mut context = worker.context.borrow_mut();

@@ -137,7 +137,7 @@ proptest! {
                 model: model.into(),
                 ..envelope(endpoint, policy)
             };
-            let mut encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
+            let encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
             for (chunk, role) in chunks.iter().zip(roles.iter().cycle()) {
                 let mut chunk = chunk.clone();
                 for choice in &mut chunk.choices {

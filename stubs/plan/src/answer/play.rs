@@ -72,23 +72,11 @@ impl<'a> Answer<'a> {
 
     /// Plays the script of each prompt.
     pub(crate) fn play(&mut self) -> Result<(), Failure> {
-        let decisive = self.request.prompt.decisive_text();
         for (number, text) in self.prompt.texts.iter().enumerate() {
-            let text = match &self.request.prompt {
-                Prompt::Messages(_) => decisive.unwrap_or_default(),
-                _ => text,
-            };
-            let asked = check::max_tokens(self.request);
-            let asked = asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
-            let asked = asked.filter(|_| self.stub.engine.honors_limits);
-            let wished = asked.map(|asked| asked.min(MAX_OSL));
-            let script = self.stub.engine.source.script(&Ask {
-                text,
-                max_tokens: self.stub.engine.max_osl.or(wished),
-            });
+            let script = script(self.stub, self.request, text);
             self.look_up(number, &script);
             self.plan.pauses.extend(&script.pauses);
-            self.choices(number, asked, &script);
+            self.choices(number, &script);
         }
         let mut faults = self.tracks.iter().filter_map(|track| track.said.fault);
         if let Some(fault) = faults.next() {
@@ -129,42 +117,10 @@ impl<'a> Answer<'a> {
     }
 
     /// The choices of one prompt.
-    fn choices(&mut self, number: usize, asked: Option<u64>, script: &Script) {
-        let sampling = &self.request.sampling;
+    fn choices(&mut self, number: usize, script: &Script) {
         let engine = &self.stub.engine;
-        let each = self.prompt.each[number];
-        let room = engine
-            .max_model_len
-            .map(|context| context.saturating_sub(each));
-        let max_tokens = match (room, asked) {
-            (Some(room), Some(asked)) => Some(room.min(asked)),
-            (room, asked) => room.or(asked),
-        };
-        // An answer that goes on after its end is repeated up to here.
-        let max_tokens = max_tokens.map(|tokens| tokens.min(MAX_OSL));
-        self.limits.push(max_tokens);
-        let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
-            (&sampling.stop, &sampling.stop_token_ids)
-        } else {
-            (&[], &[])
-        };
-        let rules = Rules {
-            eos_token_ids: &engine.tokenizer.eos_token_ids,
-            // Without a limit an ignored end would never come.
-            ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
-            include_stop: sampling.include_stop_str_in_output,
-            keeps_ids: self.plan.returns_token_ids
-                || sampling.logprobs.is_some()
-                || self.stub.parsers.reasoning.is_some(),
-            max_tokens,
-            min_tokens: u64::try_from(sampling.min_tokens)
-                .unwrap_or(0)
-                .min(max_tokens.unwrap_or(0)),
-            skip_special_tokens: sampling.skip_special_tokens,
-            stop,
-            stop_token_ids,
-            vocab: &engine.tokenizer.vocab,
-        };
+        let rules = rules(self.stub, self.request, self.prompt.each[number]);
+        self.limits.push(rules.max_tokens);
         let streaming = &self.stub.streaming;
         let interval = self.request.stream_interval.unwrap_or(1);
         let grouping = Grouping {
@@ -175,7 +131,7 @@ impl<'a> Answer<'a> {
                 .max(interval),
             rhythm: &script.rhythm,
         };
-        let choices = sampling.choices();
+        let choices = self.request.sampling.choices();
         let mut tracks = Vec::new();
         for answer in script.choices.iter().take(choices) {
             let mut said = match engine.max_osl {
@@ -348,6 +304,62 @@ impl<'a> Answer<'a> {
             }
         };
         self.tracks.iter().enumerate().map(work).collect()
+    }
+}
+
+/// What the model says to a prompt; of a chat the last user message decides.
+pub(super) fn script(stub: &Stub, request: &Request<'_>, prompt: &str) -> Arc<Script> {
+    let text = match &request.prompt {
+        Prompt::Messages(_) => request.prompt.decisive_text().unwrap_or_default(),
+        _ => prompt,
+    };
+    let wished = asked(stub, request).map(|asked| asked.min(MAX_OSL));
+    stub.engine.source.script(&Ask {
+        text,
+        max_tokens: stub.engine.max_osl.or(wished),
+    })
+}
+
+/// Tokens of answer that the request asks for, where that counts.
+fn asked(stub: &Stub, request: &Request<'_>) -> Option<u64> {
+    let asked = check::max_tokens(request).filter(|_| stub.engine.honors_limits);
+    asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX))
+}
+
+/// What ends an answer to a prompt of so many tokens, and what of it shows.
+pub(super) fn rules<'r>(stub: &'r Stub, request: &'r Request<'_>, prompt: u64) -> Rules<'r> {
+    let (engine, sampling) = (&stub.engine, &request.sampling);
+    let room = engine
+        .max_model_len
+        .map(|context| context.saturating_sub(prompt));
+    let max_tokens = match (room, asked(stub, request)) {
+        (Some(room), Some(asked)) => Some(room.min(asked)),
+        (room, asked) => room.or(asked),
+    };
+    // An answer that goes on after its end is repeated up to here.
+    let max_tokens = max_tokens.map(|tokens| tokens.min(MAX_OSL));
+    let (stop, stop_token_ids): (&[_], &[_]) = if engine.honors_limits {
+        (&sampling.stop, &sampling.stop_token_ids)
+    } else {
+        (&[], &[])
+    };
+    Rules {
+        eos_token_ids: &engine.tokenizer.eos_token_ids,
+        // Without a limit an ignored end would never come.
+        ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
+        include_stop: sampling.include_stop_str_in_output,
+        keeps_ids: request.return_token_ids
+            || request.output_mode.is_some()
+            || sampling.logprobs.is_some()
+            || stub.parsers.reasoning.is_some(),
+        max_tokens,
+        min_tokens: u64::try_from(sampling.min_tokens)
+            .unwrap_or(0)
+            .min(max_tokens.unwrap_or(0)),
+        skip_special_tokens: sampling.skip_special_tokens,
+        stop,
+        stop_token_ids,
+        vocab: &engine.tokenizer.vocab,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::voice::Voice;
 /// Longest answer that is not streamed.
 const MAX_WHOLE_BYTES: usize = 256 << 20;
 /// What stands around the text of an answer, mostly less.
-const AROUND: usize = 1 << 10;
+pub(super) const AROUND: usize = 1 << 10;
 /// What a listed logprob takes, roughly.
 const LOGPROB_BYTES: usize = 100;
 

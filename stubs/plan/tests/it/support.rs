@@ -31,7 +31,7 @@ pub(crate) fn ask_in(context: &mut Context, stub: &Stub, path: &str, body: &Valu
     let call = Call {
         body: body.as_bytes(),
         head: &head,
-        wants_prompt: true,
+        wants_facts: true,
     };
     context.created = 1_700_000_000;
     stub.reply(&call, context).unwrap()

@@ -1,12 +1,13 @@
 //! Whole replies as text: what is due when, and its bytes; and what holds for any of them.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plan::reply::{Body, Reply};
-use plan::source::ScriptFile;
+use plan::source::{Fixed, ScriptFile};
 use plan::stub::{Context, Stub};
-use plan::{ReasoningParser, ToolParser};
+use plan::{ReasoningParser, Step, ToolParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::chunk::Chunk;
@@ -322,6 +323,74 @@ proptest! {
     }
 }
 
+/// A reply's bytes and steps, and what is told of it.
+fn spelt(reply: Reply) -> (String, Vec<Step>, String) {
+    let (mut bytes, mut steps) = (Vec::new(), Vec::new());
+    match reply.body {
+        Body::Rendered(rendered) => {
+            bytes.extend_from_slice(&rendered.bytes);
+            steps.extend_from_slice(&rendered.steps);
+        }
+        Body::Stream(mut timeline) => {
+            timeline.steps(Duration::ZERO, usize::MAX, &mut bytes, &mut steps);
+        }
+        Body::Whole(whole) => {
+            steps.push(whole.step());
+            bytes = whole.bytes;
+        }
+        other => panic!("{other:?}"),
+    }
+    let told = format!("{} {:?} {:?}", reply.status, reply.headers, reply.facts);
+    (String::from_utf8(bytes).unwrap(), steps, told)
+}
+
+proptest! {
+    #[test]
+    fn a_plain_answer_says_what_the_long_way_says(
+        text in "[a-c\"\n\u{1}é ]{0,30}",
+        (is_chat, stream, usage) in any::<(bool, bool, bool)>(),
+        options in prop::sample::subsequence(
+            vec!["ignore_eos", "min_tokens", "max_tokens", "honors", "fixed", "custom"], 0..6),
+        (tokens_per_chunk, stream_interval) in (1_u32..5, 1_u32..5),
+        limit in 0_u32..40,
+        tokenizer_name in prop::sample::select(vec!["char", "byte", "word", "bpe"]),
+        profile in prop::sample::select(Dialect::names().collect::<Vec<_>>()),
+    ) {
+        let has = |name| options.contains(&name);
+        let tokenizer = tokenizer(tokenizer_name);
+        let mut stub = Stub::echo(Arc::clone(&tokenizer));
+        stub.dialect = Dialect::named(profile).unwrap();
+        stub.fingerprint = stub.dialect.fingerprint();
+        stub.engine.honors_limits = has("honors");
+        if has("fixed") {
+            stub.engine.source = Box::new(Fixed::new(&text, &tokenizer));
+        }
+        stub.streaming.tokens_per_chunk = tokens_per_chunk;
+        stub.streaming.stream_interval = stream_interval;
+        let mut body = json!({"stream": stream, "user": has("custom").then_some("me")});
+        let path = if is_chat {
+            body["messages"] = json!([{"role": "user", "content": text}]);
+            "/v1/chat/completions"
+        } else {
+            body["prompt"] = json!(format!("x{text}"));
+            "/v1/completions"
+        };
+        if stream {
+            body["stream_options"] = json!({"include_usage": usage});
+        }
+        for name in ["min_tokens", "max_tokens"] {
+            if has(name) {
+                body[name] = json!(limit);
+            }
+        }
+        body["ignore_eos"] = json!(has("ignore_eos"));
+        let quick = spelt(ask(&stub, path, &body));
+        // No time at all, but a pace: nothing is taken for plain.
+        stub.engine.pace = "steady:ttft=0s,itl=0s".parse().unwrap();
+        prop_assert_eq!(quick, spelt(ask(&stub, path, &body)));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -338,6 +407,8 @@ proptest! {
         let mut stub = Stub::echo(tokenizer("char"));
         stub.engine.honors_limits = true;
         stub.streaming.keep_alive = keep_alive.map(Duration::from_millis);
+        // Without a pace it might be rendered at once.
+        stub.engine.pace = "steady:ttft=0s,itl=0s".parse().unwrap();
         let stub = if is_paced { paced(stub) } else { stub };
         let mut body = json!({"n": n, "temperature": 1, "stream": true, "stream_options":
             {"include_usage": true, "continuous_usage_stats": has("continuous_usage_stats")}});

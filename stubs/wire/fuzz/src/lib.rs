@@ -18,7 +18,7 @@ pub fn chunk(data: &[u8]) {
     };
     for endpoint in ENDPOINTS {
         let chunk = spoken(endpoint, &chunk);
-        let mut encoder = Encoder::new(Dialect::VLLM, envelope(endpoint), Arc::default());
+        let encoder = Encoder::new(Dialect::VLLM, envelope(endpoint), Arc::default());
         let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
         Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);
         assert_eq!(Chunk::decode(&json).expect("wire reads itself"), chunk);

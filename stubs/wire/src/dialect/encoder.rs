@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::pattern::{Patterns, Shape, Values};
 use super::{Dialect, Envelope};
-use crate::chunk::{Choice, Chunk, Delta};
+use crate::chunk::Chunk;
 use crate::http1;
 use crate::json;
 use crate::usage::Usage;
@@ -65,26 +65,37 @@ impl Encoder {
     }
 
     /// Appends one event, `data: ` and blank line included.
-    pub fn event(&mut self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-        if self.by_pattern(chunk, false, out).is_none() {
-            out.extend_from_slice(b"data: ");
-            self.dialect.encode(&self.envelope, chunk, out);
-            out.extend_from_slice(b"\n\n");
-        }
+    pub fn event(&self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+        self.chunk(chunk, false, out);
     }
 
     /// Appends the JSON of an answer that is not streamed.
     pub fn whole(&self, answer: &Chunk<'_>, out: &mut Vec<u8>) {
-        if self.by_pattern(answer, true, out).is_none() {
-            self.dialect.encode_whole(&self.envelope, answer, out);
+        self.chunk(answer, true, out);
+    }
+
+    /// Appends the event or the whole answer of that shape with these values.
+    pub fn shaped(&self, shape: Shape, text: &str, usage: Usage, out: &mut Vec<u8>) {
+        match self.patterns.find(self.dialect, &self.envelope, shape) {
+            Some(pattern) => pattern.fill(&self.values(text, usage), out),
+            None => self.by_type(&shape.chunk(text, usage), shape.is_whole, out),
         }
     }
 
-    fn by_pattern(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) -> Option<()> {
-        let (shape, text, usage) = Shape::of(chunk, is_whole)?;
-        let pattern = self.patterns.find(self.dialect, &self.envelope, shape)?;
-        pattern.fill(&self.values(text, usage), out);
-        Some(())
+    fn chunk(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) {
+        match Shape::of(chunk, is_whole) {
+            Some((shape, text, usage)) => self.shaped(shape, text, usage, out),
+            None => self.by_type(chunk, is_whole, out),
+        }
+    }
+
+    fn by_type(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) {
+        if is_whole {
+            return self.dialect.encode_whole(&self.envelope, chunk, out);
+        }
+        out.extend_from_slice(b"data: ");
+        self.dialect.encode(&self.envelope, chunk, out);
+        out.extend_from_slice(b"\n\n");
     }
 
     fn values<'v>(&'v self, text: &'v str, usage: Usage) -> Values<'v> {
@@ -109,13 +120,14 @@ impl Encoder {
         &mut self.templates[at]
     }
 
-    fn new_template(&self, index: u32, field: Field) -> Template {
-        let shape = Shape::of_text(index, field);
+    /// The same for a stream that keeps it itself.
+    pub fn new_template(&self, index: u32, field: Field) -> Template {
+        let shape = Shape::text(index, field);
         let pattern = self.patterns.find(self.dialect, &self.envelope, shape);
         let values = self.values("", Usage::default());
         let (prefix, suffix) = pattern
             .and_then(|pattern| pattern.around_text(&values))
-            .unwrap_or_else(|| self.around_text(index, field));
+            .unwrap_or_else(|| self.around_text(shape));
         Template {
             index,
             field,
@@ -127,24 +139,10 @@ impl Encoder {
     }
 
     /// An event of the typed encoder with a text that no other part of it has, cut there.
-    fn around_text(&self, index: u32, field: Field) -> (Vec<u8>, Vec<u8>) {
+    fn around_text(&self, shape: Shape) -> (Vec<u8>, Vec<u8>) {
         let written = |text: &str| {
-            let text = |of| (field == of).then(|| text.to_owned().into());
-            let chunk = Chunk {
-                choices: vec![Choice {
-                    delta: Delta {
-                        content: text(Field::Content),
-                        reasoning: text(Field::Reasoning),
-                        ..Delta::default()
-                    },
-                    index,
-                    ..Choice::default()
-                }],
-                ..Chunk::default()
-            };
-            let mut event = b"data: ".to_vec();
-            self.dialect.encode(&self.envelope, &chunk, &mut event);
-            event.extend_from_slice(b"\n\n");
+            let mut event = Vec::new();
+            self.by_type(&shape.chunk(text, Usage::default()), false, &mut event);
             event
         };
         // Where two texts of one letter differ is where the text stands.

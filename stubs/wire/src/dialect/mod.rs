@@ -10,7 +10,7 @@ pub mod vllm;
 
 pub use encoder::{Encoder, Field, Template};
 pub use envelope::{Content, Envelope, Head, Headers, Metrics, Models};
-pub use pattern::Patterns;
+pub use pattern::{Patterns, Shape};
 
 pub use vllm::Render;
 

@@ -9,6 +9,7 @@ use crate::finish::FinishReason;
 use crate::http1::write_number;
 use crate::json::escape_into;
 use crate::request::{Endpoint, UsagePolicy};
+use crate::sse;
 use crate::usage::Usage;
 
 /// Patterns that are kept; what comes after them is encoded anew each time.
@@ -36,9 +37,9 @@ struct Key {
     shape: Shape,
 }
 
-/// A chunk without its values.
+/// What an event or a whole answer says beside its values: id, time, text and counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Shape {
+pub struct Shape {
     choice: Option<ChoiceShape>,
     has_usage: bool,
     pub(super) is_whole: bool,
@@ -106,15 +107,52 @@ impl Patterns {
 }
 
 impl Shape {
+    /// An event that tells the role and begins the content of choice 0.
+    pub fn role() -> Self {
+        Self::event(ChoiceShape {
+            is_role: true,
+            ..ChoiceShape::text(0, Field::Content)
+        })
+    }
+
     /// The event of a text alone.
-    pub(super) fn of_text(index: u32, field: Field) -> Self {
+    pub fn text(index: u32, field: Field) -> Self {
+        Self::event(ChoiceShape::text(index, field))
+    }
+
+    /// An event that ends choice 0 with a last text.
+    pub fn finish(reason: FinishReason) -> Self {
+        Self::event(ChoiceShape {
+            finish: Some(reason),
+            ..ChoiceShape::text(0, Field::Content)
+        })
+    }
+
+    /// An event of usage alone.
+    pub fn usage() -> Self {
         Self {
-            choice: Some(ChoiceShape {
-                field: Some(field),
-                finish: None,
-                index,
-                is_role: false,
-            }),
+            choice: None,
+            has_usage: true,
+            is_whole: false,
+        }
+    }
+
+    /// A whole answer of one choice, with usage.
+    pub fn answer(reason: FinishReason) -> Self {
+        Self {
+            has_usage: true,
+            is_whole: true,
+            ..Self::event(ChoiceShape {
+                is_role: true,
+                finish: Some(reason),
+                ..ChoiceShape::text(0, Field::Content)
+            })
+        }
+    }
+
+    fn event(choice: ChoiceShape) -> Self {
+        Self {
+            choice: Some(choice),
             has_usage: false,
             is_whole: false,
         }
@@ -145,7 +183,7 @@ impl Shape {
     }
 
     /// A chunk of this shape.
-    fn chunk<'t>(self, text: &'t str, usage: Usage) -> Chunk<'t> {
+    pub(super) fn chunk<'t>(self, text: &'t str, usage: Usage) -> Chunk<'t> {
         Chunk {
             choices: self
                 .choice
@@ -159,6 +197,15 @@ impl Shape {
 }
 
 impl ChoiceShape {
+    fn text(index: u32, field: Field) -> Self {
+        Self {
+            field: Some(field),
+            finish: None,
+            index,
+            is_role: false,
+        }
+    }
+
     fn of<'c>(choice: &'c Choice<'_>) -> Option<(Self, &'c str)> {
         let delta = &choice.delta;
         let is_bare = !choice.is_echo
@@ -247,9 +294,9 @@ impl Pattern {
         if key.shape.is_whole {
             key.dialect.encode_whole(&envelope, &chunk, &mut json);
         } else {
-            json.extend_from_slice(b"data: ");
-            key.dialect.encode(&envelope, &chunk, &mut json);
-            json.extend_from_slice(b"\n\n");
+            let mut data = Vec::new();
+            key.dialect.encode(&envelope, &chunk, &mut data);
+            sse::encode(&data, &mut json);
         }
         let json = String::from_utf8(json).ok()?;
         let mut found = Vec::new();

@@ -1,0 +1,247 @@
+//! The quick way to a plain answer: one choice whose text no parser touches, due as soon as it is asked
+//! for. It says what the long way says, which the tests hold it to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::dialect::{Content, Encoder, Envelope, Field, Shape};
+use wire::http1;
+use wire::request::{Endpoint, Request, UsagePolicy};
+use wire::sse;
+use wire::usage::Usage;
+
+use super::play;
+use crate::generate::Plain;
+use crate::pace::Pace;
+use crate::prompt::Counted;
+use crate::reply::{Body, Facts, Rendered, Reply};
+use crate::script::{Piece, Rhythm, Script};
+use crate::stub::Stub;
+use crate::timeline::{Kind, Step};
+use crate::work::Work;
+
+/// Longest text that is rendered at once, in bytes.
+const MAX_TEXT: usize = 64 << 10;
+
+/// What stands around the text of a chunk, mostly less.
+const AROUND_TEXT: usize = 320;
+
+/// Whether a usual request can have a plain answer from this stub.
+pub(super) fn may_be(stub: &Stub, request: &Request<'_>, policy: UsagePolicy) -> bool {
+    let (engine, parsers) = (&stub.engine, &stub.parsers);
+    engine.pace == Pace::Burst
+        && engine.prefix_cache.is_none()
+        && engine.max_osl.is_none()
+        && parsers.reasoning.is_none()
+        && parsers.tools.is_none()
+        && !stub.streaming.request_metrics
+        && (policy != UsagePolicy::Continuous || !request.stream)
+}
+
+/// A reply that says the script's first choice, unless that takes the long way.
+pub(super) fn reply(
+    stub: &Stub,
+    request: &Request<'_>,
+    prompt: &Counted<'_>,
+    script: &Script,
+    envelope: Envelope,
+) -> Result<Reply, Envelope> {
+    let rules = play::rules(stub, request, prompt.tokens);
+    let is_even =
+        script.cut.is_none() && script.pauses.is_empty() && script.rhythm == Rhythm::Single;
+    let plain = script.choices.first().filter(|_| is_even);
+    let plain = plain.and_then(|answer| rules.untouched(answer));
+    let fits =
+        |plain: &Plain<'_>| plain.text.len() <= MAX_TEXT && plain.finish.stop_reason.is_none();
+    let Some(plain) = plain.filter(fits) else {
+        return Err(envelope);
+    };
+    let speech = Speech {
+        cuts: Cuts::new(stub, &plain),
+        encoder: Encoder::new(stub.dialect, envelope, Arc::clone(&stub.patterns)),
+        usage: Usage::new(prompt.tokens, plain.tokens),
+        plain,
+    };
+    let (rendered, steps) = if request.stream {
+        speech.stream()
+    } else {
+        speech.whole()
+    };
+    let envelope = speech.encoder.envelope();
+    let sends_usage = !request.stream || envelope.usage != UsagePolicy::Omit;
+    let facts = Facts {
+        finish_reason: Some(speech.plain.finish.reason.as_str()),
+        prompt_tokens: Some(prompt.tokens),
+        response_id: Some(envelope.id.as_str().into()),
+        stream: Some(request.stream),
+        usage: Some(speech.usage).filter(|_| sends_usage),
+        works: Some(Arc::new([Work {
+            cached_tokens: None,
+            choices: 1,
+            finish: Some(speech.plain.finish.reason),
+            first_due: Duration::ZERO,
+            last_due: Duration::ZERO,
+            max_tokens: rules.max_tokens,
+            prompt_tokens: prompt.tokens,
+            steps,
+            tokens: speech.plain.tokens,
+        }])),
+        ..Facts::default()
+    };
+    Ok(Reply {
+        body: Body::Rendered(Arc::new(rendered)),
+        facts,
+        ..Reply::empty(200)
+    })
+}
+
+/// A plain answer and how it is written.
+struct Speech<'a> {
+    cuts: Cuts,
+    encoder: Encoder,
+    plain: Plain<'a>,
+    usage: Usage,
+}
+
+/// Where the steps of an answer are cut into chunks.
+#[derive(Clone, Copy)]
+struct Cuts {
+    /// Steps of the first chunk.
+    first: usize,
+    /// Steps of each further chunk.
+    every: usize,
+    /// Steps of the engine.
+    steps: usize,
+}
+
+impl Cuts {
+    fn new(stub: &Stub, plain: &Plain<'_>) -> Self {
+        let streaming = &stub.streaming;
+        let first = streaming.tokens_per_chunk.max(1);
+        Self {
+            first: first as usize,
+            every: first.max(streaming.stream_interval) as usize,
+            steps: plain.pieces.len() + usize::from(plain.end.is_some()),
+        }
+    }
+
+    /// Number of chunks.
+    fn count(self) -> usize {
+        1 + self.steps.saturating_sub(self.first).div_ceil(self.every)
+    }
+}
+
+impl Speech<'_> {
+    /// The answer at once, and its steps of the engine.
+    fn whole(&self) -> (Rendered, u64) {
+        let text = self.plain.text;
+        let mut bytes = Vec::with_capacity(text.len() + text.len() / 8 + super::whole::AROUND);
+        let shape = Shape::answer(self.plain.finish.reason);
+        self.encoder.shaped(shape, text, self.usage, &mut bytes);
+        let step = Step {
+            due: Duration::ZERO,
+            kind: Kind::Body,
+            index: None,
+            tokens: u32::try_from(self.plain.tokens).unwrap_or(u32::MAX),
+            bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        };
+        let rendered = Rendered {
+            content: Content::Json(bytes.len()),
+            bytes,
+            steps: vec![step],
+        };
+        (rendered, self.cuts.count() as u64)
+    }
+
+    /// The answer as a stream, and its chunks of text.
+    fn stream(&self) -> (Rendered, u64) {
+        let (chunks, envelope) = (self.cuts.count(), self.encoder.envelope());
+        let mut out = Stream {
+            bytes: Vec::with_capacity(AROUND_TEXT * (chunks + 4) + self.plain.text.len()),
+            encoder: &self.encoder,
+            steps: Vec::with_capacity(chunks + 4),
+        };
+        if envelope.endpoint == Endpoint::Chat {
+            out.shaped(
+                (Kind::Role, Some(0), 0),
+                Shape::role(),
+                "",
+                Usage::default(),
+            );
+        }
+        let mut template = self.encoder.new_template(0, Field::Content);
+        let (mut pieces, mut text) = (self.plain.pieces, self.plain.text);
+        let mut room = self.cuts.first;
+        // All but the last chunk, which ends the answer.
+        for _ in 1..chunks {
+            let (taken, rest) = pieces.split_at(room);
+            let (bytes, tokens) = measured(taken);
+            let (said, behind) = text.split_at(bytes);
+            let bytes = template.write_chunk(said, &mut out.bytes);
+            out.step((Kind::Content, Some(0), tokens), bytes);
+            (pieces, text) = (rest, behind);
+            room = self.cuts.every;
+        }
+        let (_, tokens) = measured(pieces);
+        let tokens = tokens + self.plain.end.map_or(0, |end| end.tokens);
+        let finish = Shape::finish(self.plain.finish.reason);
+        out.shaped(
+            (Kind::Finish, Some(0), tokens),
+            finish,
+            text,
+            Usage::default(),
+        );
+        if envelope.usage != UsagePolicy::Omit {
+            out.shaped((Kind::Usage, None, 0), Shape::usage(), "", self.usage);
+        }
+        http1::write_chunk(&mut out.bytes, |bytes| bytes.extend_from_slice(sse::DONE));
+        out.step((Kind::Done, None, 0), sse::DONE.len());
+        out.bytes.extend_from_slice(http1::LAST_CHUNK);
+        let rendered = Rendered {
+            bytes: out.bytes,
+            content: Content::Stream,
+            steps: out.steps,
+        };
+        (rendered, chunks as u64)
+    }
+}
+
+/// Bytes and tokens of some pieces.
+fn measured(pieces: &[Piece]) -> (usize, u32) {
+    let each = pieces
+        .iter()
+        .map(|piece| (piece.bytes as usize, piece.tokens));
+    each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+}
+
+/// Events that are due at once.
+struct Stream<'a> {
+    bytes: Vec<u8>,
+    encoder: &'a Encoder,
+    steps: Vec<Step>,
+}
+
+impl Stream<'_> {
+    fn shaped(&mut self, told: Told, shape: Shape, text: &str, usage: Usage) {
+        let mut written = 0;
+        http1::write_chunk(&mut self.bytes, |bytes| {
+            let start = bytes.len();
+            self.encoder.shaped(shape, text, usage, bytes);
+            written = bytes.len() - start;
+        });
+        self.step(told, written);
+    }
+
+    fn step(&mut self, (kind, index, tokens): Told, bytes: usize) {
+        self.steps.push(Step {
+            due: Duration::ZERO,
+            kind,
+            index,
+            tokens,
+            bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
+        });
+    }
+}
+
+/// What an event is, its choice, and the tokens that it tells of.
+type Told = (Kind, Option<u32>, u32);
