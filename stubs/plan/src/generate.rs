@@ -148,21 +148,11 @@ impl Rules<'_> {
         if !(self.stop.is_empty() && self.stop_token_ids.is_empty() && self.skip_special_tokens) {
             return None;
         }
-        let limit = self.max_tokens.unwrap_or(u64::MAX);
-        let mut tokens = 0;
-        let mut bytes = 0;
-        for (index, piece) in answer.pieces.iter().enumerate() {
-            tokens += u64::from(piece.tokens);
-            bytes += piece.bytes as usize;
-            if tokens >= limit {
-                return Some(Plain {
-                    pieces: &answer.pieces[..=index],
-                    text: &answer.text[..bytes],
-                    end: None,
-                    tokens,
-                    finish: FinishReason::Length.into(),
-                });
-            }
+        let tokens = answer.tokens();
+        if let Some(limit) = self.max_tokens.filter(|limit| tokens >= *limit)
+            && !answer.pieces.is_empty()
+        {
+            return Some(Plain::limited(answer, limit));
         }
         let end = answer.end?;
         let goes_on = end.tokens > 0 && (self.ignore_eos || tokens < self.min_tokens);
@@ -188,7 +178,27 @@ impl Rules<'_> {
     }
 }
 
-impl Plain<'_> {
+impl<'a> Plain<'a> {
+    /// An answer up to the piece that reaches a limit.
+    fn limited(answer: &'a Answer, limit: u64) -> Self {
+        let (mut tokens, mut bytes, mut count) = (0, 0, 0);
+        for piece in &answer.pieces {
+            tokens += u64::from(piece.tokens);
+            bytes += piece.bytes as usize;
+            count += 1;
+            if tokens >= limit {
+                break;
+            }
+        }
+        Self {
+            pieces: &answer.pieces[..count],
+            text: &answer.text[..bytes],
+            end: None,
+            tokens,
+            finish: FinishReason::Length.into(),
+        }
+    }
+
     fn said(self, answer: &Answer, rules: &Rules<'_>) -> Said {
         let steps = self.pieces.len() + 1;
         let mut ids = Vec::new();

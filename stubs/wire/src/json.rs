@@ -429,7 +429,7 @@ pub(crate) fn escaped_length(text: &str) -> usize {
 
 /// Bytes at the front that stand in a JSON string as they are: up to a quote, a backslash or a control
 /// character below 0x20. Eight are looked at together, a bit in each for what was found.
-fn plain_length(bytes: &[u8]) -> usize {
+pub(crate) fn plain_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     // The lowest bit that is set is right; those above it may be borrowed.

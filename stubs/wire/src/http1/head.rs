@@ -82,8 +82,7 @@ impl<'a> RequestHead<'a> {
                 None => target,
             },
         };
-        let mut bytes = target.bytes();
-        let end = bytes.position(|byte| matches!(byte, b'?' | b'#'));
+        let end = memchr::memchr2(b'?', b'#', target.as_bytes());
         end.map_or(target, |end| &target[..end])
     }
 
@@ -210,6 +209,19 @@ fn lines_end_in_crlf(head: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', head).all(|at| head[..at].ends_with(b"\r"))
 }
 
+/// A number of bytes, digits and nothing else.
+fn length(value: &[u8]) -> Option<u64> {
+    let mut length: u64 = 0;
+    for byte in value {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        length = length.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    (!value.is_empty()).then_some(length)
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a head")]
 struct Fields {
     chunked: bool,
@@ -251,12 +263,8 @@ impl Fields {
                         .is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
                 }
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
-                    if fields.length.is_some() || !value.iter().all(u8::is_ascii_digit) {
-                        return Err(httparse::Error::HeaderValue);
-                    }
-                    let digits = std::str::from_utf8(value).expect("digits are ASCII");
-                    let length = digits.parse().map_err(|_| httparse::Error::HeaderValue)?;
-                    fields.length = Some(length);
+                    let length = length(value).filter(|_| fields.length.is_none());
+                    fields.length = Some(length.ok_or(httparse::Error::HeaderValue)?);
                 }
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
                     if fields.chunked || !value.eq_ignore_ascii_case(b"chunked") {
@@ -287,6 +295,8 @@ mod tests {
             "GET /version HTTP/1.1\nHost: a\n\n",
             "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length:\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 18446744073709551616\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",

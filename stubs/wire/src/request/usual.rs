@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::{Endpoint, Message, Prompt, Request, StreamOptions};
-use crate::json::{Json, Reader};
+use crate::json::{self, Json, Reader};
 
 /// Longest run of digits that is read here.
 const MAX_DIGITS: usize = 15;
@@ -258,6 +258,9 @@ impl<'a> Reader<'a> {
 
     /// A string without lone surrogates.
     fn text(&mut self) -> Option<Cow<'a, str>> {
+        if let Some(text) = self.plain_string() {
+            return Some(Cow::Borrowed(text));
+        }
         match self.peek()? {
             b'"' => match self.string() {
                 Ok(Json::String(text)) => Some(text),
@@ -267,12 +270,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string without escapes.
+    /// A string without escapes; what is none is not taken.
     fn plain_string(&mut self) -> Option<&'a str> {
-        match self.text()? {
-            Cow::Borrowed(text) => Some(text),
-            Cow::Owned(_) => None,
+        let behind = self.rest().strip_prefix(b"\"")?;
+        let bytes = json::plain_length(behind);
+        if behind.get(bytes) != Some(&b'"') {
+            return None;
         }
+        let start = self.at + 1;
+        self.at = start + bytes;
+        let text = self.between(start);
+        self.at += 1;
+        Some(text)
     }
 
     fn flag(&mut self) -> Option<bool> {

@@ -172,6 +172,9 @@ pub(super) fn json<'a>(
 }
 
 fn is_json(content_type: &str) -> bool {
+    if content_type == "application/json" {
+        return true;
+    }
     let kind = content_type.split(';').next().unwrap_or_default();
     kind.trim().eq_ignore_ascii_case("application/json")
 }
