@@ -50,6 +50,7 @@ impl Vocab {
     pub fn count(&self, text: &str) -> usize {
         match self {
             Self::Byte => text.len(),
+            Self::Char if text.is_ascii() => text.len(),
             Self::Char => text.chars().count(),
             Self::Huggingface(_) => self.encode(text, false).len(),
             Self::Word => words(text).count(),

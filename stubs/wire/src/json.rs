@@ -143,9 +143,9 @@ impl<'a> Reader<'a> {
         &self.text.as_bytes()[self.at..]
     }
 
-    /// What was read from `start` on.
-    pub(crate) fn between(&self, start: usize) -> &'a str {
-        &self.text[start..self.at]
+    /// A part of the text.
+    pub(crate) fn cut(&self, start: usize, end: usize) -> &'a str {
+        &self.text[start..end]
     }
 
     fn error(&self, message: &'static str, at: usize) -> JsonError {
@@ -428,8 +428,22 @@ pub(crate) fn escaped_length(text: &str) -> usize {
 }
 
 /// Bytes at the front that stand in a JSON string as they are: up to a quote, a backslash or a control
-/// character below 0x20. Eight are looked at together, a bit in each for what was found.
+/// character below 0x20. Blocks without one are passed over as a whole.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 16;
+    let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let is_plain = |block: &[u8; BLOCK]| {
+        !block
+            .iter()
+            .fold(false, |found, &byte| found | is_special(byte))
+    };
+    let passed = BLOCK * blocks.iter().take_while(|block| is_plain(block)).count();
+    passed + plain_length_by_words(&bytes[passed..])
+}
+
+/// The same, eight bytes looked at together, a bit in each for what was found.
+fn plain_length_by_words(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     // The lowest bit that is set is right; those above it may be borrowed.

@@ -206,7 +206,16 @@ fn is_method(method: &str) -> bool {
 }
 
 fn lines_end_in_crlf(head: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', head).all(|at| head[..at].ends_with(b"\r"))
+    let Some(behind) = head.get(1..) else {
+        return true;
+    };
+    // Looking at all is quicker than a search that may stop.
+    let is_bare = |(&before, &byte)| u8::from((byte == b'\n') & (before != b'\r'));
+    head.iter()
+        .zip(behind)
+        .map(is_bare)
+        .fold(0, |found, bare| found | bare)
+        == 0
 }
 
 /// A number of bytes, digits and nothing else.
@@ -241,13 +250,14 @@ impl Fields {
             length: None,
         };
         for header in headers {
-            let value = header.value.trim_ascii();
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            let value = || header.value.trim_ascii();
             match header.name.len() {
-                6 if header.name.eq_ignore_ascii_case("expect") => {
-                    fields.expect_continue = value.eq_ignore_ascii_case(b"100-continue");
+                6 if is("expect") => {
+                    fields.expect_continue = value().eq_ignore_ascii_case(b"100-continue");
                 }
-                10 if header.name.eq_ignore_ascii_case("connection") => {
-                    let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                10 if is("connection") => {
+                    let mut tokens = value().split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
                     if tokens
                         .clone()
                         .any(|token| token.eq_ignore_ascii_case(b"close"))
@@ -257,17 +267,17 @@ impl Fields {
                         fields.keep_alive = true;
                     }
                 }
-                12 if header.name.eq_ignore_ascii_case("content-type") => {
-                    fields.event_stream = value
+                12 if is("content-type") => {
+                    fields.event_stream = value()
                         .get(..17)
                         .is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
                 }
-                14 if header.name.eq_ignore_ascii_case("content-length") => {
-                    let length = length(value).filter(|_| fields.length.is_none());
+                14 if is("content-length") => {
+                    let length = length(value()).filter(|_| fields.length.is_none());
                     fields.length = Some(length.ok_or(httparse::Error::HeaderValue)?);
                 }
-                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if fields.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                17 if is("transfer-encoding") => {
+                    if fields.chunked || !value().eq_ignore_ascii_case(b"chunked") {
                         return Err(httparse::Error::HeaderValue);
                     }
                     fields.chunked = true;

@@ -57,11 +57,11 @@ fn members<'a, T: AsMut<Reader<'a>>>(
         return Some(seen);
     }
     loop {
-        let name = reading.as_mut().plain_string()?;
+        let name = reading.as_mut().name()?;
         if !reading.as_mut().takes(b':') {
             return None;
         }
-        let bit = 1 << take(reading, name.as_bytes())?;
+        let bit = 1 << take(reading, name)?;
         if seen & bit != 0 {
             return None;
         }
@@ -272,16 +272,21 @@ impl<'a> Reader<'a> {
 
     /// A string without escapes; what is none is not taken.
     fn plain_string(&mut self) -> Option<&'a str> {
+        let start = self.at + 1;
+        let bytes = self.name()?.len();
+        Some(self.cut(start, start + bytes))
+    }
+
+    /// The bytes of a string without escapes; what is none is not taken.
+    fn name(&mut self) -> Option<&'a [u8]> {
         let behind = self.rest().strip_prefix(b"\"")?;
         let bytes = json::plain_length(behind);
-        if behind.get(bytes) != Some(&b'"') {
+        let (name, behind) = behind.split_at(bytes);
+        if behind.first() != Some(&b'"') {
             return None;
         }
-        let start = self.at + 1;
-        self.at = start + bytes;
-        let text = self.between(start);
-        self.at += 1;
-        Some(text)
+        self.at += bytes + 2;
+        Some(name)
     }
 
     fn flag(&mut self) -> Option<bool> {
@@ -312,7 +317,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
-        let digits = self.between(start);
+        let digits = self.cut(start, self.at);
         let leads_with_zero = digits.len() > 1 && digits.starts_with('0');
         (!digits.is_empty() && !leads_with_zero).then_some(number)
     }
@@ -334,6 +339,6 @@ impl<'a> Reader<'a> {
         if matches!(self.peek(), Some(b'e' | b'E')) {
             return None;
         }
-        self.between(start).parse().ok()
+        self.cut(start, self.at).parse().ok()
     }
 }
