@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that the kernel queues for each worker.
@@ -16,6 +17,20 @@ pub(crate) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListe
     let address = first.local_addr()?;
     let others = (1..count).map(|_| bind_shared(address));
     std::iter::once(Ok(first)).chain(others).collect()
+}
+
+/// Lets the process open as many connections as it may.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if limit != raised
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::warn!("failed to raise the number of open files: {error}");
+    }
 }
 
 fn bind_shared(address: SocketAddr) -> io::Result<TcpListener> {

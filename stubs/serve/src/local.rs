@@ -104,6 +104,11 @@ impl Task {
         Self { local, number }
     }
 
+    /// What it shares with others.
+    pub(crate) fn local(&self) -> &Local {
+        &self.local
+    }
+
     /// Lets changes of the phase wake the calling task.
     pub(crate) async fn begin(&self) {
         std::future::poll_fn(|cx| {

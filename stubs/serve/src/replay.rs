@@ -113,21 +113,21 @@ impl Player {
             replay,
             shared,
         });
-        player.shared.serve(listener, |stream, number, local| {
-            let player = Rc::clone(&player);
-            async move {
+        let serving = Rc::clone(&player);
+        player
+            .shared
+            .serve(listener, async move |stream, local, number| {
                 stream.set_nodelay(true)?;
                 let mut connection = Connection {
                     input: Vec::new(),
-                    local: &local,
+                    local,
                     number,
-                    player: &player,
+                    player: &serving,
                     stream,
                 };
                 while connection.exchange().await? {}
                 Ok(())
-            }
-        })
+            })
     }
 }
 

@@ -113,6 +113,7 @@ impl Server {
         config: &Config,
         run: impl Fn(std::net::TcpListener, Shared, u64) -> io::Result<()> + Clone + Send + 'static,
     ) -> Result<Self, StartError> {
+        listen::raise_file_limit();
         let workers = config.workers.max(1);
         let listeners = listen::bind(config.address, workers)
             .map_err(|error| StartError::Bind(config.address, error))?;

@@ -49,14 +49,11 @@ impl Shared {
     }
 
     /// Accepts connections until the phase says stop, and returns when all that were served have ended.
-    pub(crate) fn serve<F>(
+    pub(crate) fn serve(
         &self,
         listener: std::net::TcpListener,
-        serve: impl Fn(TcpStream, u64, Rc<Local>) -> F,
-    ) -> io::Result<()>
-    where
-        F: Future<Output = io::Result<()>> + 'static,
-    {
+        serve: impl AsyncFn(TcpStream, &Local, u64) -> io::Result<()> + Clone + 'static,
+    ) -> io::Result<()> {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -69,14 +66,12 @@ impl Shared {
             let mut phase = self.phase.clone();
             while let Some(stream) = accept(&listener, &mut phase).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let served = serve(stream, number, Rc::clone(&local));
-                let task = Task::new(&local);
+                let (task, serve) = (Task::new(&local), serve.clone());
                 tokio::task::spawn_local(async move {
                     task.begin().await;
-                    if let Err(error) = served.await {
+                    if let Err(error) = serve(stream, task.local(), number).await {
                         tracing::debug!("connection {number}: {error}");
                     }
-                    drop(task);
                 });
             }
             drop(listener);
@@ -137,10 +132,12 @@ impl Worker {
             shared,
             stub,
         });
-        worker.shared.serve(listener, |stream, number, local| {
-            let worker = Rc::clone(&worker);
-            async move { connection::serve(stream, &worker, &local, number).await }
-        })
+        let served = Rc::clone(&worker);
+        worker
+            .shared
+            .serve(listener, async move |stream, local, number| {
+                connection::serve(stream, &served, local, number).await
+            })
     }
 
     /// Seconds since 1970 and the `date` header for them.
