@@ -13,7 +13,7 @@ use crate::script::CutKind;
 use crate::timeline::{Kind, Plan, Step, Track};
 
 /// How an answer's moments become events.
-pub(crate) trait Layout: fmt::Debug {
+pub(crate) trait Layout: fmt::Debug + Send {
     /// The events before the answer.
     fn start(&mut self, events: &mut Queue);
 

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wire::http1::{Framing, RequestHead};
 
-use crate::exchange::{Exchange, Next, Outcome};
+use crate::exchange::{Arrived, Exchange, Next, Outcome};
 use crate::local::{Local, Phase};
 use crate::pacer::Wait;
 use crate::worker::Worker;
@@ -162,7 +162,13 @@ impl Connection<'_> {
             }
             _ => return Ok((Arrival::Part, 0)),
         };
-        let exchange = Exchange::new(self, &head, &input[..length], body);
+        let arrived = Arrived {
+            body,
+            head: &head,
+            head_bytes: &input[..length],
+            received: Instant::now(),
+        };
+        let exchange = Exchange::new(self, &arrived);
         Ok((Arrival::Begun(self.begin(exchange)?), used))
     }
 

@@ -7,7 +7,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of the whole process.
 pub(crate) fn process() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    of(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread() -> Duration {
+    of(ClockId::ThreadCPUTime)
+}
+
+fn of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanoseconds)

@@ -79,32 +79,57 @@ pub(crate) struct Exchange {
     truth: Option<Box<Record>>,
 }
 
+/// A request whose bytes are all there.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrived<'a> {
+    pub(crate) body: &'a [u8],
+    pub(crate) head: &'a RequestHead<'a>,
+    pub(crate) head_bytes: &'a [u8],
+    /// When the last of them came.
+    pub(crate) received: Instant,
+}
+
+impl<'a> Arrived<'a> {
+    /// How it is put to a stub.
+    pub(crate) fn call(&self, wants_facts: bool) -> Call<'a> {
+        Call {
+            body: self.body,
+            head: self.head,
+            wants_facts,
+        }
+    }
+}
+
 impl Exchange {
     /// Decides the answer to a request and puts its head into the output.
-    pub(crate) fn new(
-        connection: &Connection<'_>,
-        head: &RequestHead<'_>,
-        head_bytes: &[u8],
-        body: &[u8],
-    ) -> Self {
-        let received = Instant::now();
+    pub(crate) fn new(connection: &Connection<'_>, arrived: &Arrived<'_>) -> Self {
         let worker = connection.worker;
-        let is_recorded = worker.shared.truth.is_some();
-        let call = Call {
-            body,
-            head,
-            wants_facts: is_recorded,
-        };
-        let (seconds, date) = worker.date(received);
         let mut context = worker.context.borrow_mut();
-        context.created = seconds;
-        let stub = &worker.stub;
-        let mut reply = stub.reply(&call, &mut context).unwrap_or_else(|route| {
-            let mut reply = of_process(worker, route, head, head_bytes, body);
+        context.created = worker.date(arrived.received).0;
+        let reply = worker
+            .stub
+            .reply(&arrived.call(worker.shared.truth.is_some()), &mut context);
+        drop(context);
+        Self::answer(connection, arrived, reply)
+    }
+
+    /// Puts the head of an answer into the output; what is not for a stub to answer is answered here.
+    pub(crate) fn answer(
+        connection: &Connection<'_>,
+        arrived: &Arrived<'_>,
+        reply: Result<Reply, Route>,
+    ) -> Self {
+        let Arrived { head, received, .. } = *arrived;
+        let worker = connection.worker;
+        let mut context = worker.context.borrow_mut();
+        let mut reply = reply.unwrap_or_else(|route| {
+            let mut reply = of_process(worker, route, arrived);
             reply.route = Some(route);
-            stub.decorate(&call, &mut context, &mut reply);
+            let call = arrived.call(worker.shared.truth.is_some());
+            worker.stub.decorate(&call, &mut context, &mut reply);
             reply
         });
+        let (_, date) = worker.date(received);
         let mut exchange = Self::answering(connection, received);
         write_head(
             worker,
@@ -125,7 +150,7 @@ impl Exchange {
             exchange.outcome = Outcome::KeepAlive;
         }
         exchange.progress = Progress::new(reply.facts.works.take(), &worker.counters);
-        if is_recorded {
+        if worker.shared.truth.is_some() {
             let request_id = match head.header("x-request-id") {
                 Some(id) => id.to_owned(),
                 None => format!("{:032x}", context.random.u128(..)),
@@ -409,13 +434,7 @@ fn request_bytes(head: &RequestHead<'_>) -> u64 {
 }
 
 /// Answers that tell of the process or the connection rather than of a model.
-fn of_process(
-    worker: &Worker,
-    route: Route,
-    head: &RequestHead<'_>,
-    head_bytes: &[u8],
-    body: &[u8],
-) -> Reply {
+fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
     let shared = &worker.shared;
     let page = || shared.metrics.page(&worker.stub, shared.started_unix_ns);
     let (mut reply, content_type) = match route {
@@ -423,7 +442,7 @@ fn of_process(
             let page = Reply::text(page().into_bytes());
             (page, Some(metrics::CONTENT_TYPE))
         }
-        Route::MetricsBelow if head.method == "HEAD" => {
+        Route::MetricsBelow if arrived.head.method == "HEAD" => {
             let head = Reply::head_alone(Content::Untold);
             (head, Some(metrics::BELOW_CONTENT_TYPE))
         }
@@ -431,7 +450,10 @@ fn of_process(
             let page = Reply::one_chunk(page().as_bytes());
             (page, Some(metrics::BELOW_CONTENT_TYPE))
         }
-        _ => (Reply::text([head_bytes, body].concat()), None),
+        _ => (
+            Reply::text([arrived.head_bytes, arrived.body].concat()),
+            None,
+        ),
     };
     reply.headers.content_type = content_type;
     reply

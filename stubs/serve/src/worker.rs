@@ -57,6 +57,7 @@ impl Shared {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .max_blocking_threads(1)
             .build_local(LocalOptions::default())?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;

@@ -1,12 +1,18 @@
 //! Requests that come in parts or in chunks.
 
 use std::io;
+use std::sync::Arc;
 use std::task::Poll;
 
+use plan::Route;
+use plan::reply::Reply;
+use plan::stub::Context;
+use tokio::time::Instant;
 use wire::http1::{self, BodyDecoder, Framing, RequestHead};
 
 use super::{Arrival, Begun, Connection};
-use crate::exchange::Exchange;
+use crate::cpu;
+use crate::exchange::{Arrived, Exchange};
 use crate::local::Phase;
 
 /// Chunk framing above this, and eight bytes a byte of content, is no request.
@@ -14,12 +20,53 @@ const MAX_FRAMING: usize = 1 << 20;
 /// Most room that is made for a body before it comes, in bytes.
 const MAX_RESERVED: usize = 1 << 20;
 
+/// A body above this is read by a stub on a thread of its own, so that nobody else waits meanwhile.
+const LARGE: usize = 256 << 10;
+
 /// A body whose bytes are all there.
 enum Body {
     /// Behind the head, so many bytes.
     Behind(usize),
     /// From chunks; so many bytes of input were used.
     Chunked(Vec<u8>, usize),
+}
+
+/// A request whose bytes are all there.
+struct Request {
+    body: Body,
+    /// Length of the head.
+    head: usize,
+    /// The request and what came behind it.
+    input: Vec<u8>,
+    received: Instant,
+}
+
+impl Request {
+    fn body(&self) -> &[u8] {
+        match &self.body {
+            Body::Behind(length) => &self.input[self.head..self.head + length],
+            Body::Chunked(content, _) => content,
+        }
+    }
+
+    fn used(&self) -> usize {
+        match self.body {
+            Body::Behind(length) => self.head + length,
+            Body::Chunked(_, used) => used,
+        }
+    }
+
+    /// Does something with it as it arrived.
+    fn with<T>(&self, act: impl FnOnce(&Arrived<'_>) -> T) -> T {
+        let head = RequestHead::parse(&self.input).ok().flatten();
+        let (head, length) = head.expect("the head was parsed before the body was read");
+        act(&Arrived {
+            body: self.body(),
+            head: &head,
+            head_bytes: &self.input[..length],
+            received: self.received,
+        })
+    }
 }
 
 /// How a body ended.
@@ -52,25 +99,62 @@ impl Connection<'_> {
         if waits && framing != Framing::Length(0) {
             self.write_continue().await?;
         }
-        let read = self.body(length, framing).await?;
-        let input = std::mem::take(&mut self.input);
-        let (exchange, used) = match &read {
+        let exchange = match self.body(length, framing).await? {
             Read::Ended => return Ok(None),
-            Read::Invalid => (Exchange::invalid(self), input.len()),
-            Read::TooLarge => (Exchange::too_large(self, &input), input.len()),
             Read::Complete(body) => {
-                let (body, used) = match body {
-                    Body::Behind(bytes) => (&input[length..length + bytes], length + bytes),
-                    Body::Chunked(content, used) => (&content[..], *used),
+                let request = Request {
+                    body,
+                    head: length,
+                    input: std::mem::take(&mut self.input),
+                    received: Instant::now(),
                 };
-                let head = RequestHead::parse(&input).ok().flatten();
-                let (head, _) = head.expect("the head was parsed before the body was read");
-                (Exchange::new(self, &head, &input[..length], body), used)
+                self.decide(request).await?
+            }
+            Read::Invalid => {
+                self.input.clear();
+                Exchange::invalid(self)
+            }
+            Read::TooLarge => {
+                let input = std::mem::take(&mut self.input);
+                Exchange::too_large(self, &input)
             }
         };
-        self.input = input;
-        self.input.drain(..used);
         self.begin(exchange).map(Some)
+    }
+
+    /// Decides the answer to a request, of which the input keeps what came behind it.
+    async fn decide(&mut self, request: Request) -> io::Result<Exchange> {
+        let (request, exchange) = if request.body().len() > LARGE {
+            let (request, reply) = self.decide_aside(request).await?;
+            let exchange = request.with(|arrived| Exchange::answer(self, arrived, reply));
+            (request, exchange)
+        } else {
+            let exchange = request.with(|arrived| Exchange::new(self, arrived));
+            (request, exchange)
+        };
+        let used = request.used();
+        self.input = request.input;
+        self.input.drain(..used);
+        Ok(exchange)
+    }
+
+    /// Asks the stub on another thread.
+    async fn decide_aside(&self, request: Request) -> io::Result<(Request, Result<Reply, Route>)> {
+        let worker = self.worker;
+        let mut context = Context::new(worker.context.borrow_mut().random.u64(..));
+        context.created = worker.date(request.received).0;
+        let (stub, wants_facts) = (Arc::clone(&worker.stub), worker.shared.truth.is_some());
+        let decided = tokio::task::spawn_blocking(move || {
+            let before = cpu::thread();
+            let reply = request.with(|arrived| {
+                let call = arrived.call(wants_facts);
+                stub.reply(&call, &mut context)
+            });
+            (request, reply, cpu::thread().saturating_sub(before))
+        });
+        let (request, reply, time) = decided.await?;
+        worker.counters.count_aside(time);
+        Ok((request, reply))
     }
 
     /// Reads the body behind a head of so many bytes.

@@ -46,6 +46,8 @@ impl Number {
 /// All numbers of one worker.
 #[derive(Debug)]
 pub(crate) struct Counters {
+    /// CPU time of other threads that worked for this one, in nanoseconds.
+    pub(super) aside_ns: Number,
     pub(super) late: Late,
     pub(super) requests: Number,
     pub(super) running: Number,
@@ -103,6 +105,7 @@ impl Counters {
         };
         let of_route = |_| std::array::from_fn(of_method);
         Self {
+            aside_ns: Number::default(),
             late: Late::default(),
             requests: Number::default(),
             running: Number::default(),
@@ -123,6 +126,11 @@ impl Counters {
     /// The same value so many times.
     pub(super) fn observe_many(&self, series: Series, value: u64, times: u64) {
         self.series[series as usize].add(value, times);
+    }
+
+    /// Another thread worked so long for this one.
+    pub(crate) fn count_aside(&self, time: Duration) {
+        self.aside_ns.add(nanoseconds(time));
     }
 
     /// Counts a request whose answer begins.

@@ -34,10 +34,13 @@ impl Metrics {
         counters
     }
 
-    /// CPU time of all workers.
+    /// CPU time of all workers, and of threads that worked for them.
     pub(crate) fn worker_cpu(&self) -> Duration {
         let workers = self.workers.lock().expect("nobody panics with the lock");
-        workers.iter().map(|(thread, _)| thread.time()).sum()
+        let times = workers.iter().map(|(thread, counters)| {
+            thread.time() + Duration::from_nanos(counters.aside_ns.value())
+        });
+        times.sum()
     }
 
     /// How long all workers could have run but waited for a core, where the kernel tells.

@@ -171,6 +171,26 @@ fn the_truth_tells_how_messages_and_responses_end() {
 }
 
 #[test]
+fn nobody_waits_for_a_large_request_to_be_read() {
+    let truth = TruthFile::new("large");
+    let stub = Stub::start(["echo", "--workers", "1", "--truth", truth.path()]);
+    let mut client = stub.client();
+    let text = "0123456789abcdef".repeat(1 << 17);
+    client.send(streamed(&text).as_bytes());
+    let mut other = stub.client();
+    other.send(b"GET /health HTTP/1.1\r\n\r\n");
+    assert_eq!(other.response().unwrap().status, 200);
+    drop(client);
+    stub.stop();
+    let records = truth.records();
+    let parsed = |route: &str| {
+        let mut found = records.iter().filter(|record| record["route"] == route);
+        found.next().expect("every request has a record")["parsed_ns"].as_u64()
+    };
+    assert!(parsed("/health") < parsed("/v1/chat/completions"));
+}
+
+#[test]
 fn steps_are_written_when_they_are_due() {
     let truth = TruthFile::new("pace");
     let pace = "steady:ttft=20ms,itl=10ms";
