@@ -9,11 +9,13 @@ use wire::request::Endpoint;
 
 use crate::arrival::Arrival;
 use crate::count::{self, Counts};
+use crate::cpu::Cpu;
 use crate::dataset::Sample;
 use crate::error::UsageError;
 use crate::http::Target;
 use crate::load::{self, Job};
 use crate::record::Record;
+use crate::totals::Totals;
 
 /// What to send, how, and how to count what comes back.
 #[derive(Clone, Debug)]
@@ -53,8 +55,14 @@ pub struct Config {
     pub api_key: Option<String>,
     /// Of the arrival times.
     pub seed: u64,
-    /// Keep time and size of every event.
+    /// How long requests are sent before those that count.
+    pub warm_up: Duration,
+    /// What is kept of each request.
+    pub keep: Keep,
+    /// Keep time and size of every event, where records are kept.
     pub keep_events: bool,
+    /// Cores that the sending threads may use; by default those of the caller.
+    pub cores: Option<Vec<usize>>,
     /// Show a progress bar where stderr is a terminal.
     pub progress: bool,
 }
@@ -82,7 +90,10 @@ impl Config {
             max_tokens: None,
             api_key: None,
             seed: 0,
+            warm_up: Duration::ZERO,
+            keep: Keep::Records,
             keep_events: false,
+            cores: None,
             progress: false,
         }
     }
@@ -116,7 +127,16 @@ impl FromStr for Dialect {
     }
 }
 
-/// When a run ends.
+/// What a run keeps of its requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Keep {
+    /// A record of each, and the totals.
+    Records,
+    /// The totals alone: memory does not grow with the run.
+    Totals,
+}
+
+/// When a run ends, its warm-up apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Limit {
     /// After this time no request is sent; answers under way are read to their end.
@@ -154,16 +174,18 @@ pub struct Run {
     pub id: String,
     /// The model that was asked for.
     pub model: String,
-    /// Requests in the order in which they were taken up.
+    /// Requests in the order in which they were taken up, if they are kept.
     pub records: Vec<Record>,
     /// Token counts of each record.
     pub counts: Vec<Counts>,
-    /// From the start to the last answer's end, in nanoseconds.
+    /// What all requests come to.
+    pub totals: Totals,
+    /// From the end of the warm-up to the last answer's end, in nanoseconds.
     pub duration_ns: u64,
-    /// CPU time that the sending threads used.
-    pub client_cpu: Duration,
-    /// CPU time that the server used, if its metrics tell.
-    pub server_cpu: Option<Duration>,
+    /// What the sending threads took of the cores, from the end of the warm-up.
+    pub client: Cpu,
+    /// What the server took, from the end of the warm-up, if its metrics tell.
+    pub server: Option<Cpu>,
 }
 
 impl Run {
@@ -192,9 +214,11 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
         None => target.first_model(config.api_key.as_deref())?,
     };
     let id = format!("bench-{:x}-", fastrand::u64(..));
-    let load = load::run(Job::new(config, &target, &model, &id)?, || {
-        target.cpu(config.api_key.as_deref())
-    })?;
+    let job = Job::new(config, &target, &model, &id)?;
+    let server = || target.cpu(config.api_key.as_deref());
+    let mut before = None;
+    let load = load::run(job, config.cores.as_deref(), || before = server())?;
+    let server = before.and_then(|before| Some(server()?.since(before)));
     if let Some(failed) = load.records.iter().find(|record| !record.is_completed()) {
         let kind = failed.failure.map(|failure| failure.to_string());
         let detail = &failed.detail;
@@ -205,18 +229,23 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
             "first failed sample"
         );
     }
+    let warm_up_ns = u64::try_from(config.warm_up.as_nanos()).unwrap_or(u64::MAX);
     Ok(Run {
         id,
         model,
         counts: count::counts(config, &load.records),
-        duration_ns: load
-            .records
-            .iter()
-            .map(|record| record.ended_ns)
-            .max()
-            .unwrap_or(0),
+        duration_ns: load.totals.ended_ns.saturating_sub(warm_up_ns),
         records: load.records,
-        client_cpu: load.client_cpu,
-        server_cpu: load.server_cpu,
+        totals: load.totals,
+        client: load.client,
+        server,
     })
+}
+
+/// What a server says that it has taken of the cores since it started; `None` if it tells nothing.
+///
+/// # Errors
+/// [`UsageError`] if the URL is none.
+pub fn server_cpu(url: &str, api_key: Option<&str>) -> Result<Option<Cpu>, UsageError> {
+    Ok(Target::parse(url)?.cpu(api_key))
 }

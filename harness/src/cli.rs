@@ -134,7 +134,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let wrong = |error| UsageError(format!("--report-dir {}: {error}", dir.display()));
         std::fs::create_dir_all(dir).map_err(wrong)?;
     }
-    let stub = spec.as_deref().map(Stub::start).transpose()?;
+    let stub = spec.as_deref().map(|spec| Stub::start(spec, None));
+    let stub = stub.transpose()?;
     if let Some(stub) = &stub {
         config.url.clone_from(&stub.url);
     }

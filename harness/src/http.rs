@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use wire::http1::{BodyDecoder, ResponseHead};
 
-use crate::cpu;
+use crate::cpu::Cpu;
 use crate::error::UsageError;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,11 +79,11 @@ impl Target {
         }
     }
 
-    /// CPU time that the server's metrics tell.
-    pub(crate) fn cpu(&self, api_key: Option<&str>) -> Option<Duration> {
+    /// What the server's metrics tell of its CPU time.
+    pub(crate) fn cpu(&self, api_key: Option<&str>) -> Option<Cpu> {
         let (status, body) = self.get("/metrics", api_key).ok()?;
         let text = String::from_utf8(body).ok()?;
-        (status == 200).then(|| cpu::server(&text)).flatten()
+        (status == 200).then(|| Cpu::server(&text)).flatten()
     }
 
     fn get(&self, path: &str, api_key: Option<&str>) -> anyhow::Result<(u16, Vec<u8>)> {

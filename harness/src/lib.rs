@@ -11,7 +11,7 @@ pub mod capture;
 pub mod cli;
 pub mod conform;
 pub mod count;
-mod cpu;
+pub mod cpu;
 pub mod dataset;
 mod error;
 mod http;
@@ -20,6 +20,7 @@ mod raw;
 pub mod record;
 pub mod report;
 pub mod stats;
-mod stub;
+pub mod stub;
+pub mod totals;
 
 pub use error::UsageError;

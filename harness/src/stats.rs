@@ -1,4 +1,4 @@
-//! Distributions, exact from all values.
+//! Distributions: exact from all values, or within a thousandth from a histogram.
 
 /// What is said of a set of values, in the values' own unit.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -60,6 +60,61 @@ impl Distribution {
     }
 }
 
+/// Counts of values in memory that does not grow with their number; what it says of them is off by
+/// less than a thousandth.
+#[derive(Clone, Debug)]
+pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl Histogram {
+    /// Three significant digits.
+    const DIGITS: u8 = 3;
+
+    /// Counts one more value.
+    pub fn record(&mut self, value: u64) {
+        self.0.record(value).expect("it grows as needed");
+    }
+
+    /// Counts all values of another one too.
+    pub fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("it grows as needed");
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The value that the share `quantile`, from 0 to 1, of all values does not exceed; 0 if there
+    /// are none.
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile)
+    }
+
+    /// What is said of the values, if there are any.
+    pub fn distribution(&self) -> Option<Distribution> {
+        let ranked = |quantile| self.quantile(quantile).min(self.0.max());
+        (self.count() > 0).then(|| Distribution {
+            count: self.count(),
+            min: self.0.min(),
+            max: self.0.max(),
+            mean: self.0.mean(),
+            std: self.0.stdev(),
+            p50: ranked(0.5),
+            p90: ranked(0.9),
+            p95: ranked(0.95),
+            p99: ranked(0.99),
+            p999: ranked(0.999),
+            partial: false,
+        })
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self(hdrhistogram::Histogram::new(Self::DIGITS).expect("three digits are possible"))
+    }
+}
+
 /// The nearest `f64`.
 #[expect(
     clippy::cast_precision_loss,
@@ -106,5 +161,35 @@ mod tests {
         assert!(!text.contains("partial"), "{text}");
         let text = serde_json::to_string(&whole.with_partial(true)).unwrap();
         assert!(text.ends_with(r#""partial":true}"#), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_is_near_the_exact_distribution() {
+        let values: Vec<u64> = (1..=5000).map(|value| value * value * 997).collect();
+        let (mut histogram, mut rest) = (Histogram::default(), Histogram::default());
+        assert_eq!(histogram.distribution(), None);
+        let (front, back) = values.split_at(100);
+        for (values, histogram) in [(front, &mut histogram), (back, &mut rest)] {
+            for &value in values {
+                histogram.record(value);
+            }
+        }
+        histogram.add(&rest);
+        let (near, exact) = (
+            histogram.distribution().unwrap(),
+            Distribution::new(values).unwrap(),
+        );
+        assert_eq!(near.count, exact.count);
+        let pairs = [
+            (near.mean, exact.mean),
+            (near.std, exact.std),
+            (float(near.min), float(exact.min)),
+            (float(near.p50), float(exact.p50)),
+            (float(near.p999), float(exact.p999)),
+            (float(near.max), float(exact.max)),
+        ];
+        for (near, exact) in pairs {
+            assert!((near / exact - 1.0).abs() < 1e-3, "{near} {exact}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The stub that `--stub` starts, for as long as a run lasts.
+//! A stub in a process of its own, for as long as a run lasts.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cpu;
 use crate::error::UsageError;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,28 +18,38 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// A child process that serves; it is stopped when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Stub {
+pub struct Stub {
     child: Child,
     /// `http://HOST:PORT`
-    pub(crate) url: String,
+    pub url: String,
 }
 
 impl Stub {
-    /// Starts this program's `serve` with the words of `spec` and waits until it listens.
-    pub(crate) fn start(spec: &str) -> anyhow::Result<Self> {
+    /// Starts this program's `serve` with the words of `spec`, on these cores alone if some are named,
+    /// and waits until it listens.
+    ///
+    /// # Errors
+    /// [`UsageError`] if it does not start.
+    pub fn start(spec: &str, cores: Option<&[usize]>) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("failed to find this program's file")?;
         let mut command = Command::new(program);
         command.arg("serve").args(arguments(spec)?);
         command.arg("--exit-with-parent");
-        Self::spawn(command, spec)
+        Self::spawn(command, spec, cores)
     }
 
-    fn spawn(mut command: Command, spec: &str) -> anyhow::Result<Self> {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn spawn(mut command: Command, spec: &str, cores: Option<&[usize]>) -> anyhow::Result<Self> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().context("failed to start the stub")?;
+        let spawned = cpu::on_cores(cores, || command.spawn())?;
+        let mut child = spawned.context("failed to start the stub")?;
         let stdout = child.stdout.take().expect("stdout is piped");
         let mut stub = Self {
             child,
@@ -171,7 +182,7 @@ mod tests {
     fn shell(script: &str) -> anyhow::Result<Stub> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Stub::spawn(command, "x")
+        Stub::spawn(command, "x", None)
     }
 
     #[test]

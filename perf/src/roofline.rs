@@ -102,8 +102,8 @@ fn sighting(config: &Config) -> anyhow::Result<Sighting> {
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests;
     Ok(Sighting {
         qps: requests / (run.duration_ns as f64 / 1e9),
-        client_us: each(run.client_cpu),
-        server_us: run.server_cpu.map(each),
+        client_us: each(run.client.time),
+        server_us: run.server.map(|server| each(server.time)),
     })
 }
 

@@ -13,8 +13,8 @@ const MAX_DETAIL: usize = 400;
 /// One answer under way; its memory is used again for the next.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Bytes of it have been read.
-    pub(super) begun: bool,
+    /// Bytes of it that have been read.
+    pub(super) bytes: u64,
     body: Body,
     /// The whole body where it is not a stream.
     whole: Vec<u8>,
@@ -35,11 +35,17 @@ enum Body {
 /// What has been understood of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    pub(super) keep_events: bool,
+    keep_events: bool,
+    /// Text is kept, else only counted.
+    keep_texts: bool,
     pub(super) content: String,
     pub(super) detail: String,
     pub(super) events: Vec<Event>,
     pub(super) failure: Option<Failure>,
+    /// When a streamed chunk first said something.
+    pub(super) first_ns: Option<u64>,
+    pub(super) n_events: u64,
+    pub(super) n_texts: u64,
     pub(super) reasoning: String,
     pub(super) texts: Vec<TextChunk>,
     pub(super) tool_calls: bool,
@@ -49,9 +55,10 @@ pub(super) struct Said {
 }
 
 impl Answer {
-    pub(super) fn new(keep_events: bool) -> Self {
+    pub(super) fn new(keep_events: bool, keep_texts: bool) -> Self {
         let said = Said {
             keep_events,
+            keep_texts,
             ..Said::default()
         };
         Self {
@@ -62,7 +69,7 @@ impl Answer {
 
     /// Forgets the last answer.
     pub(super) fn clear(&mut self) {
-        self.begun = false;
+        self.bytes = 0;
         self.body = Body::Awaited;
         self.whole.clear();
         let said = &mut self.said;
@@ -70,6 +77,9 @@ impl Answer {
         said.detail.clear();
         said.events.clear();
         said.failure = None;
+        said.first_ns = None;
+        said.n_events = 0;
+        said.n_texts = 0;
         said.reasoning.clear();
         said.texts.clear();
         said.tool_calls = false;
@@ -142,6 +152,7 @@ impl Said {
     }
 
     fn chunk(&mut self, data: &[u8], at: u64, streamed: bool) {
+        self.n_events += 1;
         if self.keep_events {
             self.events.push(Event(at, data.len() as u64));
         }
@@ -158,13 +169,19 @@ impl Said {
         for choice in &chunk.choices {
             let delta = &choice.delta;
             says_something |= delta.says_something();
-            self.content
-                .push_str(delta.content.as_deref().unwrap_or_default());
-            self.reasoning
-                .push_str(delta.reasoning.as_deref().unwrap_or_default());
             self.tool_calls |= !delta.tool_calls.is_empty();
+            if self.keep_texts {
+                self.content
+                    .push_str(delta.content.as_deref().unwrap_or_default());
+                self.reasoning
+                    .push_str(delta.reasoning.as_deref().unwrap_or_default());
+            }
         }
         if says_something && streamed {
+            self.first_ns.get_or_insert(at);
+            self.n_texts += 1;
+        }
+        if says_something && streamed && self.keep_texts {
             self.texts.push(TextChunk {
                 at_ns: at,
                 content: length(self.content.len() - content),
@@ -198,7 +215,7 @@ mod tests {
     use super::*;
 
     fn read(status: u16, event_stream: bool, body: &str) -> Answer {
-        let mut answer = Answer::new(true);
+        let mut answer = Answer::new(true, true);
         let head = ResponseHead {
             status,
             framing: Framing::Chunked,
@@ -279,7 +296,7 @@ mod tests {
     fn an_answer_leaves_nothing_to_the_next() {
         let mut answer = read(200, true, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
         answer.clear();
-        let fresh = Answer::new(true);
+        let fresh = Answer::new(true, true);
         assert_eq!(format!("{answer:?}"), format!("{fresh:?}"));
     }
 }

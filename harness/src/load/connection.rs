@@ -74,10 +74,9 @@ impl Connection {
                     if self.filled == self.input.len() {
                         self.input.resize(self.filled * 2, 0);
                     }
-                    if self.read(clock).await.map_err(cut)? == 0 {
+                    if self.read(clock, answer).await.map_err(cut)? == 0 {
                         return Err(Failure::Cut);
                     }
-                    answer.begun = true;
                 }
             }
         }
@@ -103,13 +102,13 @@ impl Connection {
             }
             (from, self.filled) = (0, 0);
             let read = if done {
-                let read = tokio::time::timeout(DRAIN, self.read(clock)).await;
+                let read = tokio::time::timeout(DRAIN, self.read(clock, answer)).await;
                 match read {
                     Ok(Ok(count @ 1..)) => count,
                     _ => return Ok(ended(answer, at, false)),
                 }
             } else {
-                self.read(clock).await.map_err(cut)?
+                self.read(clock, answer).await.map_err(cut)?
             };
             if read == 0 && decoder.ends_with_connection() {
                 return Ok(ended(answer, self.read_ns, false));
@@ -120,10 +119,11 @@ impl Connection {
         }
     }
 
-    async fn read(&mut self, clock: Clock) -> io::Result<usize> {
+    async fn read(&mut self, clock: Clock, answer: &mut Answer) -> io::Result<usize> {
         let count = self.stream.read(&mut self.input[self.filled..]).await?;
         self.read_ns = clock.now();
         self.filled += count;
+        answer.bytes += count as u64;
         Ok(count)
     }
 }

@@ -20,11 +20,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::Instant;
 
-use crate::bench::Config;
-use crate::cpu;
+use crate::bench::{Config, Keep};
+use crate::cpu::{self, Cpu};
 use crate::error::UsageError;
 use crate::http::Target;
 use crate::record::Record;
+use crate::totals::Totals;
 use request::Requests;
 use tickets::Tickets;
 use worker::Worker;
@@ -40,6 +41,8 @@ pub(crate) struct Job {
     stream: bool,
     tickets: Tickets,
     timeout: Duration,
+    keep: Keep,
+    warm_up: Duration,
     workers: usize,
 }
 
@@ -61,18 +64,20 @@ impl Job {
             progress: config.progress,
             requests: Requests::new(config, target, model, run_id)?,
             stream: config.stream,
-            tickets: Tickets::new(config.load, config.limit, connections, config.seed),
+            tickets: Tickets::new(config, connections),
             timeout: config.timeout,
+            keep: config.keep,
+            warm_up: config.warm_up,
             workers: config.workers.min(connections),
         })
     }
 }
 
-/// What a load yields.
+/// What a load, or a worker's share of it, yields.
 pub(crate) struct Loaded {
     pub(crate) records: Vec<Record>,
-    pub(crate) client_cpu: Duration,
-    pub(crate) server_cpu: Option<Duration>,
+    pub(crate) totals: Totals,
+    pub(crate) client: Cpu,
 }
 
 /// The run's clock; all workers have the same.
@@ -88,8 +93,13 @@ impl Clock {
     }
 }
 
-/// Opens connections, then starts the clock and sends until the tickets are used up.
-pub(crate) fn run(job: Job, server_cpu: impl Fn() -> Option<Duration>) -> anyhow::Result<Loaded> {
+/// Opens connections, then starts the clock and sends until the tickets are used up; `warm` is called
+/// when the warm-up is over.
+pub(crate) fn run(
+    job: Job,
+    cores: Option<&[usize]>,
+    warm: impl FnOnce(),
+) -> anyhow::Result<Loaded> {
     let job = Arc::new(job);
     let start = Arc::new(Start {
         barrier: Barrier::new(job.workers + 1),
@@ -97,26 +107,38 @@ pub(crate) fn run(job: Job, server_cpu: impl Fn() -> Option<Duration>) -> anyhow
     });
     let (running, finished) = mpsc::channel();
     let spawn = |index| spawn(index, &job, &start, running.clone());
-    let threads: std::io::Result<Vec<Thread>> = (0..job.workers).map(spawn).collect();
+    let threads: std::io::Result<Vec<Thread>> =
+        cpu::on_cores(cores, || (0..job.workers).map(spawn).collect())?;
     let threads = threads.context("failed to start a worker thread")?;
     drop(running);
     start.barrier.wait();
-    let before = server_cpu();
-    start.barrier.wait();
-    show_progress(&job, start.clock(), &finished);
-    let mut loaded = Loaded {
-        records: Vec::new(),
-        client_cpu: Duration::ZERO,
-        server_cpu: None,
-    };
-    for thread in threads {
-        let (records, cpu) = thread.join().expect("workers do not panic");
-        loaded.records.extend(records);
-        loaded.client_cpu += cpu;
+    if job.warm_up.is_zero() {
+        warm();
+        start.barrier.wait();
+    } else {
+        start.barrier.wait();
+        let ends = finished.recv_timeout(job.warm_up);
+        if ends == Err(RecvTimeoutError::Timeout) {
+            warm();
+        }
     }
-    loaded.server_cpu = before.and_then(|before| server_cpu()?.checked_sub(before));
-    loaded.records.sort_unstable_by_key(|record| record.request);
-    Ok(loaded)
+    show_progress(&job, start.clock(), &finished);
+    let shares = threads.into_iter().map(JoinHandle::join);
+    let shares: Vec<Loaded> = shares
+        .map(|share| share.expect("workers do not panic"))
+        .collect();
+    let mut totals = Totals::default();
+    for share in &shares {
+        totals.add(&share.totals);
+    }
+    let client = shares.iter().map(|share| share.client).sum();
+    let mut records: Vec<Record> = shares.into_iter().flat_map(|share| share.records).collect();
+    records.sort_unstable_by_key(|record| record.request);
+    Ok(Loaded {
+        records,
+        totals,
+        client,
+    })
 }
 
 struct Start {
@@ -131,7 +153,7 @@ impl Start {
     }
 }
 
-type Thread = JoinHandle<(Vec<Record>, Duration)>;
+type Thread = JoinHandle<Loaded>;
 
 fn spawn(
     index: usize,
@@ -153,11 +175,9 @@ fn spawn(
                 let idle = worker::connect_ahead(&job, senders).await;
                 start.barrier.wait();
                 start.barrier.wait();
-                let cpu = cpu::thread();
                 let worker =
                     Worker::new(job, start.clock(), idle).expect("a timer file descriptor");
-                let records = worker.run(senders).await;
-                (records, cpu::thread().saturating_sub(cpu))
+                worker.run(senders).await
             });
             drop(running);
             loaded

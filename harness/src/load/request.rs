@@ -9,6 +9,7 @@ use crate::bench::Config;
 use crate::dataset::{Prompt, Sample};
 use crate::error::UsageError;
 use crate::http::Target;
+use crate::load::tickets::Ticket;
 
 #[derive(Debug)]
 pub(super) struct Requests {
@@ -60,16 +61,19 @@ impl Requests {
     }
 
     /// Index of the sample that a request asks.
-    pub(super) fn sample(&self, ticket: u64) -> usize {
+    pub(super) fn sample(&self, ticket: Ticket) -> usize {
         let samples = self.rest.len() as u64;
-        usize::try_from(ticket % samples).expect("an index fits")
+        usize::try_from(ticket.number % samples).expect("an index fits")
     }
 
     /// Puts a request in place of what is in `out`.
-    pub(super) fn write(&self, ticket: u64, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, ticket: Ticket, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.head);
-        write_number(usize::try_from(ticket).expect("64 bits"), out);
+        if ticket.warms_up {
+            out.extend_from_slice(b"warm-up-");
+        }
+        write_number(usize::try_from(ticket.number).expect("64 bits"), out);
         out.extend_from_slice(&self.rest[self.sample(ticket)]);
     }
 }
@@ -231,7 +235,15 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1/p/").unwrap();
         let requests = Requests::new(&config, &target, "m", "run-").unwrap();
         let mut out = Vec::new();
-        requests.write(3, &mut out);
+        let mut ticket = Ticket {
+            number: 3,
+            warms_up: true,
+            intended_ns: None,
+        };
+        requests.write(ticket, &mut out);
+        assert!(out.windows(13).any(|window| window == b"run-warm-up-3"));
+        ticket.warms_up = false;
+        requests.write(ticket, &mut out);
         let text = String::from_utf8(out).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let expected = format!(

@@ -1,6 +1,6 @@
 //! One thread's share of the load.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,9 +11,13 @@ use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::connection::{Connection, Ended};
+use super::tickets::Ticket;
 use super::timer::Timer;
-use super::{Clock, Job};
+use super::{Clock, Job, Loaded};
+use crate::bench::Keep;
+use crate::cpu::Cpu;
 use crate::record::{Failure, Record};
+use crate::totals::Totals;
 
 /// Connections of a worker that are opened ahead of an open loop, which may not need more.
 const OPEN_AHEAD: usize = 8;
@@ -27,6 +31,9 @@ pub(super) struct Worker {
     /// In an open loop, held by the one sender that waits for its request's time: the senders
     /// take turns in order.
     turn: Option<Mutex<Timer>>,
+    totals: RefCell<Totals>,
+    /// What this thread had taken of the cores when the warm-up ended.
+    warmed: Cell<Option<Cpu>>,
 }
 
 /// Connections opened before the clock starts, as many as the server accepts.
@@ -51,19 +58,21 @@ async fn connect(job: &Job) -> io::Result<Connection> {
     Connection::open(job.address, CONNECT_TIMEOUT.min(job.timeout)).await
 }
 
-/// A request whose time has come.
-struct Due {
-    ticket: u64,
-    /// Its intended time in an open loop.
-    intended_ns: Option<u64>,
-}
-
 /// What a sender uses again for each request.
 struct Sender {
     answer: Answer,
     request: Vec<u8>,
+    way: Way,
+    records: Vec<Record>,
+}
+
+/// How a request went, its answer's content apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
     /// When it was first written.
     sent_ns: Option<u64>,
+    /// It had to open a connection.
+    connected: bool,
     resent: bool,
 }
 
@@ -75,82 +84,117 @@ impl Worker {
             clock,
             idle: RefCell::new(idle),
             turn: timer.map(Mutex::new),
+            totals: RefCell::default(),
+            warmed: Cell::new(None),
         })
     }
 
     /// Sends with that many requests in flight at most until the tickets are used up.
-    pub(super) async fn run(self, senders: usize) -> Vec<Record> {
+    pub(super) async fn run(self, senders: usize) -> Loaded {
         let worker = Rc::new(self);
+        let warm_up = if worker.job.warm_up.is_zero() {
+            worker.warmed.set(Some(Cpu::thread()));
+            None
+        } else {
+            Some(tokio::task::spawn_local(Rc::clone(&worker).warm_up()))
+        };
         let mut tasks = JoinSet::new();
         for _ in 0..senders {
             tasks.spawn_local(Rc::clone(&worker).send());
         }
-        tasks.join_all().await.into_iter().flatten().collect()
+        let records = tasks.join_all().await.into_iter().flatten().collect();
+        if let Some(task) = warm_up {
+            task.abort();
+        }
+        let client = worker.warmed.get();
+        Loaded {
+            records,
+            totals: worker.totals.take(),
+            client: client.map_or_else(Cpu::default, |warmed| Cpu::thread().since(warmed)),
+        }
+    }
+
+    async fn warm_up(self: Rc<Self>) {
+        tokio::time::sleep_until(self.clock.origin + self.job.warm_up).await;
+        self.warmed.set(Some(Cpu::thread()));
     }
 
     async fn send(self: Rc<Self>) -> Vec<Record> {
-        let mut records = Vec::new();
         let mut sender = Sender {
-            answer: Answer::new(self.job.keep_events),
+            answer: Answer::new(self.job.keep_events, self.job.keep == Keep::Records),
             request: Vec::new(),
-            sent_ns: None,
-            resent: false,
+            way: Way::default(),
+            records: Vec::new(),
         };
-        while let Some(due) = self.due().await {
-            let record = self.sample(due, &mut sender).await;
-            self.job.tickets.learn(record.failure);
-            records.push(record);
+        while let Some(ticket) = self.due().await {
+            let failure = self.sample(ticket, &mut sender).await;
+            self.job.tickets.learn(failure);
         }
-        records
+        sender.records
     }
 
     /// Waits until there is a request to send.
-    async fn due(&self) -> Option<Due> {
+    async fn due(&self) -> Option<Ticket> {
         let tickets = &self.job.tickets;
         let Some(turn) = &self.turn else {
-            let ticket = tickets.take(self.clock.now())?;
-            return Some(Due {
-                ticket,
-                intended_ns: None,
-            });
+            return tickets.take(self.clock.now());
         };
         let mut timer = turn.lock().await;
         let ticket = tickets.take(self.clock.now())?;
-        let intended_ns = tickets.intended(ticket)?;
-        let waited = timer.wait_until(self.clock, intended_ns).await;
+        let waited = timer.wait_until(self.clock, ticket.intended_ns?).await;
         waited.expect("a timer file descriptor can be set and read");
-        (!tickets.is_over()).then_some(Due {
-            ticket,
-            intended_ns: Some(intended_ns),
-        })
+        (!tickets.is_over()).then_some(ticket)
     }
 
-    async fn sample(&self, due: Due, sender: &mut Sender) -> Record {
+    /// Sends a request, counts what comes of it, and tells how it failed.
+    async fn sample(&self, ticket: Ticket, sender: &mut Sender) -> Option<Failure> {
         let started_ns = self.clock.now();
-        self.job.requests.write(due.ticket, &mut sender.request);
+        self.job.requests.write(ticket, &mut sender.request);
         sender.answer.clear();
-        sender.sent_ns = None;
-        sender.resent = false;
+        sender.way = Way::default();
         let attempt = tokio::time::timeout(self.job.timeout, self.attempt(sender)).await;
         let outcome = attempt.unwrap_or(Err(Failure::Timeout));
-        let said = &mut sender.answer.said;
-        Record {
-            request: due.ticket,
-            sample: self.job.requests.sample(due.ticket),
-            issued_ns: due.intended_ns.or(sender.sent_ns).unwrap_or(started_ns),
-            sent_ns: sender.sent_ns,
-            resent: sender.resent,
+        let end = End {
+            issued_ns: ticket
+                .intended_ns
+                .or(sender.way.sent_ns)
+                .unwrap_or(started_ns),
             ended_ns: outcome.unwrap_or_else(|_| self.clock.now()),
             // What the answer said about itself came before the connection's end.
-            failure: said.failure.or_else(|| outcome.err()),
-            detail: std::mem::take(&mut said.detail).into(),
-            texts: (&*said.texts).into(),
-            content: (&*said.content).into(),
-            reasoning: (&*said.reasoning).into(),
-            tool_calls: said.tool_calls,
-            usage: said.usage,
-            events: (&*said.events).into(),
+            failure: sender.answer.said.failure.or_else(|| outcome.err()),
+        };
+        if !ticket.warms_up {
+            self.count(ticket, end, sender);
+            if self.job.keep == Keep::Records {
+                let sample = self.job.requests.sample(ticket);
+                let record = sender.record(ticket, sample, end);
+                sender.records.push(record);
+            }
         }
+        end.failure
+    }
+
+    fn count(&self, ticket: Ticket, end: End, sender: &Sender) {
+        let (way, said) = (sender.way, &sender.answer.said);
+        let totals = &mut *self.totals.borrow_mut();
+        if let Some(failure) = end.failure {
+            *totals.failed.entry(failure).or_default() += 1;
+        } else {
+            totals.completed += 1;
+            totals.latency.record(end.ended_ns - end.issued_ns);
+            if let Some(first) = said.first_ns {
+                totals.ttft.record(first - end.issued_ns);
+            }
+        }
+        if let (Some(intended), Some(sent)) = (ticket.intended_ns, way.sent_ns) {
+            totals.send_late.record(sent - intended);
+        }
+        totals.events += said.n_events;
+        totals.text_chunks += said.n_texts;
+        totals.bytes += sender.answer.bytes;
+        totals.connections += u64::from(way.connected);
+        totals.resent += u64::from(way.resent);
+        totals.ended_ns = totals.ended_ns.max(end.ended_ns);
     }
 
     /// Sends a request and gives the time at which its answer was complete.
@@ -160,11 +204,12 @@ impl Worker {
             let outcome = self.exchange(connection, sender).await;
             // A server may close an idle connection at any time; that is no failure of the request,
             // but it is told of.
-            if outcome != Err(Failure::Cut) || sender.answer.begun {
+            if outcome != Err(Failure::Cut) || sender.answer.bytes > 0 {
                 return outcome;
             }
-            sender.resent = true;
+            sender.way.resent = true;
         }
+        sender.way.connected = true;
         match connect(&self.job).await {
             Ok(connection) => self.exchange(connection, sender).await,
             Err(error) => {
@@ -179,7 +224,7 @@ impl Worker {
         mut connection: Connection,
         sender: &mut Sender,
     ) -> Result<u64, Failure> {
-        sender.sent_ns.get_or_insert_with(|| self.clock.now());
+        sender.way.sent_ns.get_or_insert_with(|| self.clock.now());
         let Sender {
             answer, request, ..
         } = sender;
@@ -189,5 +234,35 @@ impl Worker {
             self.idle.borrow_mut().push(connection);
         }
         Ok(at_ns)
+    }
+}
+
+/// A request's times and outcome.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    issued_ns: u64,
+    ended_ns: u64,
+    failure: Option<Failure>,
+}
+
+impl Sender {
+    fn record(&mut self, ticket: Ticket, sample: usize, end: End) -> Record {
+        let said = &mut self.answer.said;
+        Record {
+            request: ticket.number,
+            sample,
+            issued_ns: end.issued_ns,
+            sent_ns: self.way.sent_ns,
+            resent: self.way.resent,
+            ended_ns: end.ended_ns,
+            failure: end.failure,
+            detail: std::mem::take(&mut said.detail).into(),
+            texts: (&*said.texts).into(),
+            content: (&*said.content).into(),
+            reasoning: (&*said.reasoning).into(),
+            tool_calls: said.tool_calls,
+            usage: said.usage,
+            events: (&*said.events).into(),
+        }
     }
 }

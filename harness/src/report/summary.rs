@@ -10,6 +10,7 @@ use crate::bench::{Config, Run, TokenCountSource};
 use crate::count::Counts;
 use crate::record::Record;
 use crate::stats::{Distribution, float};
+use crate::totals::Totals;
 
 /// A run in numbers. Times are nanoseconds, lengths tokens; failed samples count in
 /// `n_samples_failed` and `errors` alone.
@@ -110,7 +111,8 @@ impl Summary {
         let completed: Vec<(&Record, &Counts)> = samples
             .filter(|(record, _)| record.is_completed())
             .collect();
-        let issued = run.records.len() as u64;
+        let totals = &run.totals;
+        let issued = totals.issued();
         let seconds = float(run.duration_ns) / 1e9;
         let rate = |count: u64| {
             if seconds > 0.0 {
@@ -131,14 +133,16 @@ impl Summary {
         Self {
             token_count_source: config.token_count_source,
             n_samples_issued: issued,
-            n_samples_completed: completed.len() as u64,
-            n_samples_failed: issued - completed.len() as u64,
+            n_samples_completed: totals.completed,
+            n_samples_failed: issued - totals.completed,
             duration_ns: run.duration_ns,
-            qps: rate(completed.len() as u64),
+            qps: rate(totals.completed),
             tps: primary.output_sum.map(rate),
             tps_server,
-            latency: distribution(records().map(Record::latency_ns)),
-            ttft: distribution(records().filter_map(Record::ttft_ns)),
+            latency: distribution(records().map(Record::latency_ns))
+                .or_else(|| totals.latency.distribution()),
+            ttft: distribution(records().filter_map(Record::ttft_ns))
+                .or_else(|| totals.ttft.distribution()),
             tpot: primary.tpot,
             itl: distribution(records().flat_map(Record::gaps_ns)),
             input_sequence_lengths: primary.input,
@@ -150,10 +154,10 @@ impl Summary {
                 .filter(missing)
                 .filter(|record| record.is_empty())
                 .count() as u64,
-            n_samples_resent: run.records.iter().filter(|record| record.resent).count() as u64,
-            errors: errors(&run.records),
-            client_cpu_ns_per_request: per_request(Some(run.client_cpu), issued),
-            server_cpu_ns_per_request: per_request(run.server_cpu, issued),
+            n_samples_resent: totals.resent,
+            errors: errors(totals),
+            client_cpu_ns_per_request: per_request(Some(run.client.time), issued),
+            server_cpu_ns_per_request: per_request(run.server.map(|server| server.time), issued),
         }
     }
 
@@ -267,12 +271,11 @@ fn paired(completed: &[(&Record, &Counts)]) -> Option<PairedLengths> {
     })
 }
 
-fn errors(records: &[Record]) -> BTreeMap<String, u64> {
-    let mut errors = BTreeMap::new();
-    for failure in records.iter().filter_map(|record| record.failure) {
-        *errors.entry(failure.to_string()).or_default() += 1;
-    }
-    errors
+fn errors(totals: &Totals) -> BTreeMap<String, u64> {
+    let failed = totals.failed.iter();
+    failed
+        .map(|(failure, &count)| (failure.to_string(), count))
+        .collect()
 }
 
 fn per_request(cpu: Option<Duration>, issued: u64) -> Option<f64> {

@@ -6,3 +6,4 @@ mod failures;
 mod fake;
 mod load;
 mod reports;
+mod totals;
