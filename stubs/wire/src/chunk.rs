@@ -1,11 +1,15 @@
 //! What one event of a stream says, or a whole answer, whatever the dialect's spelling.
 
+mod gist;
+
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
 use crate::finish::{Finish, FinishReason, StopReason};
 use crate::usage::Usage;
+
+pub use gist::{Gist, Reader};
 
 /// The object of one streamed event, or of an answer that is not streamed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,27 +136,7 @@ pub struct DecodeError(#[from] serde_json::Error);
 impl<'a> Chunk<'a> {
     /// Reads an `OpenAI` chunk or whole answer of any dialect, keeping what clients look at.
     pub fn decode(json: &'a [u8]) -> Result<Self, DecodeError> {
-        if !json.trim_ascii_start().starts_with(b"{") {
-            return Err(DecodeError(serde::de::Error::custom("not an object")));
-        }
-        let raw: RawChunk<'a> = serde_json::from_slice(json)?;
-        let error = raw
-            .error
-            .filter(|error| error.get() != "null")
-            .map(|error| {
-                serde_json::from_str(error.get())
-                    .map_or_else(|_| error.get().into(), |RawError { message }| message.0)
-            });
-        Ok(Self {
-            choices: raw
-                .choices
-                .unwrap_or_default()
-                .into_iter()
-                .map(RawChoice::into_choice)
-                .collect(),
-            error,
-            usage: raw.usage.and_then(Usage::read),
-        })
+        Ok(RawChunk::read(json)?.into_chunk())
     }
 }
 
@@ -164,6 +148,31 @@ struct RawChunk<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
+}
+
+impl<'a> RawChunk<'a> {
+    fn read(json: &'a [u8]) -> Result<Self, DecodeError> {
+        if !json.trim_ascii_start().starts_with(b"{") {
+            return Err(DecodeError(serde::de::Error::custom("not an object")));
+        }
+        Ok(serde_json::from_slice(json)?)
+    }
+
+    fn into_chunk(self) -> Chunk<'a> {
+        let error = self
+            .error
+            .filter(|error| error.get() != "null")
+            .map(|error| {
+                serde_json::from_str(error.get())
+                    .map_or_else(|_| error.get().into(), |RawError { message }| message.0)
+            });
+        let choices = self.choices.unwrap_or_default().into_iter();
+        Chunk {
+            choices: choices.map(RawChoice::into_choice).collect(),
+            error,
+            usage: self.usage.and_then(Usage::read),
+        }
+    }
 }
 
 #[derive(serde::Deserialize)]

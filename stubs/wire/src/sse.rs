@@ -35,10 +35,10 @@ impl Decoder {
         if !bytes.is_empty() {
             self.after_cr = false;
         }
-        while let Some(end) = bytes
-            .iter()
-            .position(|&byte| byte == b'\n' || byte == b'\r')
-        {
+        if self.line.is_empty() && !self.has_data {
+            bytes = whole_events(bytes, &mut event);
+        }
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             if self.line.is_empty() {
                 self.line_ends(&bytes[..end], &mut event);
             } else {
@@ -92,6 +92,19 @@ impl Decoder {
                 .extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         }
     }
+}
+
+/// Takes events of a single line of data, as servers write them, from the front.
+fn whole_events<'a>(mut bytes: &'a [u8], event: &mut impl FnMut(&[u8])) -> &'a [u8] {
+    while let Some(line) = bytes.strip_prefix(b"data: ") {
+        let end = memchr::memchr2(b'\n', b'\r', line).unwrap_or(line.len());
+        let Some(behind) = line[end..].strip_prefix(b"\n\n") else {
+            break;
+        };
+        event(&line[..end]);
+        bytes = behind;
+    }
+    bytes
 }
 
 #[cfg(test)]

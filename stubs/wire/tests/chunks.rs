@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use wire::chunk::{Choice, Chunk, Delta};
+use wire::chunk::{Choice, Chunk, Delta, Gist, Reader};
 use wire::dialect::{Dialect, Encoder, Envelope, Field};
 use wire::finish::{Finish, FinishReason, StopReason};
 use wire::http1;
@@ -208,5 +208,143 @@ proptest! {
             usage.reasoning_tokens = usage.reasoning_tokens.filter(|_| dialect.is_proven());
         }
         prop_assert_eq!(Chunk::decode(&json).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_reader_reads_what_the_decoder_decodes(
+        jsons in prop::collection::vec(spelt(), 1..16),
+    ) {
+        let mut reader = Reader::default();
+        for json in &jsons {
+            let decoded = Chunk::decode(json).map(Gist::from);
+            let read = reader.read(json);
+            prop_assert_eq!(
+                read.map_err(|error| error.to_string()),
+                decoded.map_err(|error| error.to_string()),
+                "{}",
+                String::from_utf8_lossy(json)
+            );
+        }
+    }
+}
+
+/// Chunks as servers spell them: some good, some odd, some damaged.
+fn spelt() -> impl Strategy<Value = Vec<u8>> {
+    let damage = prop_oneof![
+        3 => Just(None),
+        1 => (any::<prop::sample::Index>(), prop::option::of(special())).prop_map(Some),
+    ];
+    let id = prop_oneof![
+        2 => Just("chatcmpl-0".to_owned()),
+        2 => Just("chatcmpl-11".to_owned()),
+        1 => string(),
+    ];
+    let parts = (shape(), id, string(), usage(), damage);
+    parts.prop_map(|(shape, id, text, usage, damage)| {
+        let json = shape.replace("ID", &id).replace("TEXT", &text);
+        let mut json = json.replace("USAGE", &usage).into_bytes();
+        if let Some((index, byte)) = damage {
+            let at = index.index(json.len());
+            json.splice(at..=at, byte);
+        }
+        json
+    })
+}
+
+/// With places for an id, a text and a usage.
+fn shape() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        r#"{"id":"ID","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
+        r#"{"id":"ID","choices":[{"index":0,"delta":{"content":"TEXT"},"finish_reason":null}]}"#,
+        r#"{"id":"ID","choices":[{"delta":{"reasoning":"TEXT","content":"TEXT"}}],"usage":USAGE}"#,
+        r#"{"id":"ID","usage":USAGE,"choices":[{"text":"TEXT","finish_reason":"stop"}]}"#,
+        r#"{"id":"ID","choices":[],"usage":USAGE,"created":1}"#,
+        r#"{"id":"ID","choices":[{"message":{"content":"TEXT"}}],"error":null,"id":"TEXT"}"#,
+        r#"{"id":"ID","choices":[{"delta":{"content":"TEXT"}},{"delta":{"content":"TEXT"}}]}"#,
+        r#"{"id":"ID","choices":[{"delta":{"tool_calls":[{"id":"TEXT"}]}}]}"#,
+        r#"{"id":"ID","error":{"message":"TEXT"},"usage":USAGE}"#,
+        r#" {"choices":[{"delta":{"content": "TEXT"}}], "usage": USAGE} "#,
+        r#"{"choices":[{"delta":{"content":"TEXT"}}],"usage":{"prompt_tokens":USAGE}}"#,
+    ])
+}
+
+/// The inside of a string: plain, escaped, or not allowed.
+fn string() -> impl Strategy<Value = String> {
+    let escaped = any::<String>().prop_map(|text| {
+        let quoted = serde_json::to_string(&text).unwrap();
+        quoted[1..quoted.len() - 1].to_owned()
+    });
+    let odd = vec![
+        "", "\\", "\"", "\\\"", "\\ud800", "\\u0041", "\u{1}", "\\x", "a\\", "\u{7f}",
+    ];
+    prop_oneof![
+        "[ -~]{0,12}",
+        escaped,
+        prop::sample::select(odd).prop_map(str::to_owned)
+    ]
+}
+
+fn usage() -> impl Strategy<Value = String> {
+    let count = || {
+        let odd = vec![
+            "null",
+            "0",
+            "01",
+            "-1",
+            "1.5",
+            "1e3",
+            "true",
+            "\"5\"",
+            "1099511627777",
+            "999999999999",
+            "",
+        ];
+        prop_oneof![
+            any::<u16>().prop_map(|count| count.to_string()),
+            prop::sample::select(odd).prop_map(str::to_owned),
+        ]
+    };
+    let keys = vec![
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "prompt_tokens_details",
+        "completion_tokens_details",
+        "prompt_t\\u006fkens",
+    ];
+    let member =
+        (prop::sample::select(keys), count()).prop_map(|(key, count)| format!("\"{key}\":{count}"));
+    let object = prop::collection::vec(member, 0..4)
+        .prop_map(|members| format!("{{{}}}", members.join(",")));
+    prop_oneof![
+        3 => (any::<u16>(), any::<u16>()).prop_map(|(prompt, completion)| {
+            format!(r#"{{"prompt_tokens":{prompt},"total_tokens":9,"completion_tokens":{completion}}}"#)
+        }),
+        2 => object,
+        1 => count(),
+    ]
+}
+
+fn special() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        prop::sample::select(b"\"\\{}[],:0\x00\x80\xff ".to_vec()),
+        any::<u8>(),
+    ]
+}
+
+/// Which chunks were read without the decoder shows in what they cost; here, that each is understood.
+#[test]
+fn a_stream_with_changing_ids_texts_and_counts_is_read() {
+    let mut reader = Reader::default();
+    for round in 0..3 {
+        for (content, usage) in [("", 0), ("a", 1), ("b\\n", 2), ("é", 3)] {
+            let json = format!(
+                r#"{{"id":"{round}","choices":[{{"delta":{{"content":"{content}"}}}}],"usage":{{"completion_tokens":{usage}}}}}"#
+            );
+            let gist = reader.read(json.as_bytes()).unwrap();
+            assert_eq!(gist.content, content.replace("\\n", "\n"));
+            assert_eq!(gist.says_something(), usage > 0);
+            assert_eq!(gist.usage.unwrap().completion_tokens, Some(usage));
+        }
     }
 }

@@ -96,8 +96,12 @@ impl BodyDecoder {
                     };
                 }
                 _ => {
-                    self.state = self.state.after(bytes[at])?;
-                    at += 1;
+                    let (state, length) = match self.state.after_usual(&bytes[at..]) {
+                        Some(after) => after,
+                        None => (self.state.after(bytes[at])?, 1),
+                    };
+                    self.state = state;
+                    at += length;
                 }
             }
         }
@@ -115,6 +119,25 @@ impl State {
         extension: false,
         cr: false,
     });
+
+    /// The state behind what usually stands between two chunks' contents, and its length, if it is
+    /// all there.
+    fn after_usual(self, bytes: &[u8]) -> Option<(Self, usize)> {
+        match self {
+            Self::ChunkEnd { cr: false } => bytes.starts_with(b"\r\n").then_some((Self::SIZE, 2)),
+            Self::SIZE => {
+                let digit = |&byte: &u8| char::from(byte).to_digit(16);
+                let digits = bytes.iter().take(8).map_while(digit);
+                let (left, length) = digits.fold((0, 0), |(sum, length), digit| {
+                    (sum * 16 + u64::from(digit), length + 1)
+                });
+                let usual = left > 0 && bytes[length..].starts_with(b"\r\n");
+                let chunked = true;
+                usual.then_some((Self::Content { left, chunked }, length + 2))
+            }
+            _ => None,
+        }
+    }
 
     /// The state behind one byte of chunk framing.
     fn after(self, byte: u8) -> Result<Self, BadChunk> {
