@@ -1,6 +1,6 @@
 //! What an answer says, taken from its bytes as they come.
 
-use wire::chunk::Chunk;
+use wire::chunk::Reader;
 use wire::http1::ResponseHead;
 use wire::sse::Decoder;
 use wire::usage::Usage;
@@ -18,6 +18,8 @@ pub(super) struct Answer {
     body: Body,
     /// The whole body where it is not a stream.
     whole: Vec<u8>,
+    /// A stream was asked for.
+    stream: bool,
     pub(super) said: Said,
 }
 
@@ -55,13 +57,15 @@ pub(super) struct Said {
 }
 
 impl Answer {
-    pub(super) fn new(keep_events: bool, keep_texts: bool) -> Self {
+    /// `keep_events` and `keep_texts` say what of it is kept.
+    pub(super) fn new(stream: bool, keep_events: bool, keep_texts: bool) -> Self {
         let said = Said {
             keep_events,
             keep_texts,
             ..Said::default()
         };
         Self {
+            stream,
             said,
             ..Self::default()
         }
@@ -88,7 +92,7 @@ impl Answer {
     }
 
     /// A head of a final status has been read.
-    pub(super) fn begin(&mut self, head: ResponseHead, stream: bool) {
+    pub(super) fn begin(&mut self, head: ResponseHead) {
         self.body = match head.status {
             200..300 if head.event_stream => Body::Streamed(Decoder::default()),
             200..300 => Body::Whole,
@@ -97,7 +101,7 @@ impl Answer {
                 Body::Refused
             }
         };
-        let other_form = self.said.failure.is_none() && head.event_stream != stream;
+        let other_form = self.said.failure.is_none() && head.event_stream != self.stream;
         if other_form {
             self.said
                 .fail(Failure::Malformed, b"not of the form that was asked for");
@@ -105,38 +109,40 @@ impl Answer {
     }
 
     /// Takes a part of the body that was read at that time.
-    pub(super) fn feed(&mut self, part: &[u8], at: u64) {
+    pub(super) fn feed(&mut self, part: &[u8], at: u64, chunks: &mut Reader) {
         let said = &mut self.said;
         match &mut self.body {
             Body::Awaited => {}
             Body::Refused => self
                 .whole
                 .extend_from_slice(part.get(..MAX_DETAIL).unwrap_or(part)),
-            Body::Streamed(decoder) => decoder.feed(part, |data| said.event(data, at)),
+            Body::Streamed(decoder) => decoder.feed(part, |data| said.event(data, at, chunks)),
             Body::Whole => self.whole.extend_from_slice(part),
         }
     }
 
     /// The body has ended; `at` is when its end was read. Gives the time of completion.
-    pub(super) fn finish(&mut self, at: u64) -> u64 {
+    pub(super) fn finish(&mut self, at: u64, chunks: &mut Reader) -> u64 {
         let said = &mut self.said;
         match std::mem::take(&mut self.body) {
             Body::Awaited => {}
             Body::Refused => said.detail = detail(&self.whole),
             Body::Streamed(decoder) => {
-                decoder.finish(|data| said.event(data, at));
+                decoder.finish(|data| said.event(data, at, chunks));
                 if said.done_ns.is_none() && said.failure.is_none() {
                     said.failure = Some(Failure::NoDone);
                 }
             }
-            Body::Whole => said.whole(&self.whole, at),
+            Body::Whole => {
+                said.chunk(&self.whole, at, chunks);
+            }
         }
         said.done_ns.unwrap_or(at)
     }
 }
 
 impl Said {
-    fn event(&mut self, data: &[u8], at: u64) {
+    fn event(&mut self, data: &[u8], at: u64, chunks: &mut Reader) {
         if self.done_ns.is_some() {
             return;
         }
@@ -144,50 +150,44 @@ impl Said {
             self.done_ns = Some(at);
             return;
         }
-        self.chunk(data, at, true);
+        let Some(text) = self.chunk(data, at, chunks) else {
+            return;
+        };
+        self.first_ns.get_or_insert(at);
+        self.n_texts += 1;
+        if self.keep_texts {
+            self.texts.push(text);
+        }
     }
 
-    fn whole(&mut self, body: &[u8], at: u64) {
-        self.chunk(body, at, false);
-    }
-
-    fn chunk(&mut self, data: &[u8], at: u64, streamed: bool) {
+    /// Takes the data of an event or a whole body, and gives its text if it says something.
+    fn chunk(&mut self, data: &[u8], at: u64, chunks: &mut Reader) -> Option<TextChunk> {
         self.n_events += 1;
         if self.keep_events {
             self.events.push(Event(at, data.len() as u64));
         }
-        let chunk = match Chunk::decode(data) {
-            Ok(chunk) => chunk,
-            Err(error) => return self.fail(Failure::Malformed, error.to_string().as_bytes()),
-        };
-        if let Some(error) = &chunk.error {
-            return self.fail(Failure::ErrorEvent, error.as_bytes());
-        }
-        self.usage = chunk.usage.or(self.usage);
-        let (content, reasoning) = (self.content.len(), self.reasoning.len());
-        let mut says_something = false;
-        for choice in &chunk.choices {
-            let delta = &choice.delta;
-            says_something |= delta.says_something();
-            self.tool_calls |= !delta.tool_calls.is_empty();
-            if self.keep_texts {
-                self.content
-                    .push_str(delta.content.as_deref().unwrap_or_default());
-                self.reasoning
-                    .push_str(delta.reasoning.as_deref().unwrap_or_default());
+        let gist = match chunks.read(data) {
+            Ok(gist) => gist,
+            Err(error) => {
+                self.fail(Failure::Malformed, error.to_string().as_bytes());
+                return None;
             }
+        };
+        if let Some(error) = &gist.error {
+            self.fail(Failure::ErrorEvent, error.as_bytes());
+            return None;
         }
-        if says_something && streamed {
-            self.first_ns.get_or_insert(at);
-            self.n_texts += 1;
+        self.usage = gist.usage.or(self.usage);
+        self.tool_calls |= gist.calls_tools;
+        if self.keep_texts {
+            self.content.push_str(&gist.content);
+            self.reasoning.push_str(&gist.reasoning);
         }
-        if says_something && streamed && self.keep_texts {
-            self.texts.push(TextChunk {
-                at_ns: at,
-                content: length(self.content.len() - content),
-                reasoning: length(self.reasoning.len() - reasoning),
-            });
-        }
+        gist.says_something().then(|| TextChunk {
+            at_ns: at,
+            content: length(gist.content.len()),
+            reasoning: length(gist.reasoning.len()),
+        })
     }
 
     /// Keeps the first failure.
@@ -215,18 +215,19 @@ mod tests {
     use super::*;
 
     fn read(status: u16, event_stream: bool, body: &str) -> Answer {
-        let mut answer = Answer::new(true, true);
+        let mut answer = Answer::new(true, true, true);
         let head = ResponseHead {
             status,
             framing: Framing::Chunked,
             keep_alive: true,
             event_stream,
         };
-        answer.begin(head, true);
+        answer.begin(head);
+        let chunks = &mut Reader::default();
         for (at, byte) in body.bytes().enumerate() {
-            answer.feed(&[byte], at as u64);
+            answer.feed(&[byte], at as u64, chunks);
         }
-        answer.finish(1000);
+        answer.finish(1000, chunks);
         answer
     }
 
@@ -296,7 +297,7 @@ mod tests {
     fn an_answer_leaves_nothing_to_the_next() {
         let mut answer = read(200, true, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
         answer.clear();
-        let fresh = Answer::new(true, true);
+        let fresh = Answer::new(true, true, true);
         assert_eq!(format!("{answer:?}"), format!("{fresh:?}"));
     }
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod connection;
+mod patience;
 mod request;
 mod tickets;
 mod timer;
@@ -41,6 +42,7 @@ pub(crate) struct Job {
     stream: bool,
     tickets: Tickets,
     timeout: Duration,
+    timeout_ns: u64,
     keep: Keep,
     warm_up: Duration,
     workers: usize,
@@ -66,6 +68,7 @@ impl Job {
             stream: config.stream,
             tickets: Tickets::new(config, connections),
             timeout: config.timeout,
+            timeout_ns: u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX),
             keep: config.keep,
             warm_up: config.warm_up,
             workers: config.workers.min(connections),
@@ -89,7 +92,16 @@ pub(super) struct Clock {
 impl Clock {
     /// Nanoseconds from the run's start.
     fn now(self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).expect("a run ends within centuries")
+        self.at(Instant::now())
+    }
+
+    fn at(self, instant: Instant) -> u64 {
+        let since = instant.duration_since(self.origin);
+        since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+    }
+
+    fn instant(self, at: u64) -> Instant {
+        self.origin + Duration::from_nanos(at)
     }
 }
 

@@ -29,12 +29,13 @@ impl Timer {
         Ok(Self { file })
     }
 
-    /// Waits until the clock has reached a time, in nanoseconds from its start.
-    pub(super) async fn wait_until(&mut self, clock: Clock, at: u64) -> io::Result<()> {
+    /// Waits until the clock has reached a time, in nanoseconds from its start, and gives the time.
+    pub(super) async fn wait_until(&mut self, clock: Clock, at: u64) -> io::Result<u64> {
         loop {
-            let left = at.saturating_sub(clock.now());
+            let now = clock.now();
+            let left = at.saturating_sub(now);
             if left == 0 {
-                return Ok(());
+                return Ok(now);
             }
             let once = Itimerspec {
                 it_interval: Timespec::default(),

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::connection::{Connection, Ended};
+use super::connection::{Connection, Desk, Ended};
+use super::patience::{self, Patience, Patiences};
 use super::tickets::Ticket;
 use super::timer::Timer;
 use super::{Clock, Job, Loaded};
@@ -21,6 +23,8 @@ use crate::totals::Totals;
 
 /// Connections of a worker that are opened ahead of an open loop, which may not need more.
 const OPEN_AHEAD: usize = 8;
+/// Longest sleep between two looks at what is in flight.
+const LONG: Duration = Duration::from_hours(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Worker {
@@ -31,6 +35,8 @@ pub(super) struct Worker {
     /// In an open loop, held by the one sender that waits for its request's time: the senders
     /// take turns in order.
     turn: Option<Mutex<Timer>>,
+    desk: RefCell<Desk>,
+    in_flight: Patiences,
     totals: RefCell<Totals>,
     /// What this thread had taken of the cores when the warm-up ended.
     warmed: Cell<Option<Cpu>>,
@@ -61,6 +67,7 @@ async fn connect(job: &Job) -> io::Result<Connection> {
 /// What a sender uses again for each request.
 struct Sender {
     answer: Answer,
+    patience: Rc<Patience>,
     request: Vec<u8>,
     way: Way,
     records: Vec<Record>,
@@ -84,6 +91,8 @@ impl Worker {
             clock,
             idle: RefCell::new(idle),
             turn: timer.map(Mutex::new),
+            desk: RefCell::new(Desk::new(clock)),
+            in_flight: RefCell::default(),
             totals: RefCell::default(),
             warmed: Cell::new(None),
         })
@@ -92,20 +101,18 @@ impl Worker {
     /// Sends with that many requests in flight at most until the tickets are used up.
     pub(super) async fn run(self, senders: usize) -> Loaded {
         let worker = Rc::new(self);
-        let warm_up = if worker.job.warm_up.is_zero() {
+        if worker.job.warm_up.is_zero() {
             worker.warmed.set(Some(Cpu::thread()));
-            None
-        } else {
-            Some(tokio::task::spawn_local(Rc::clone(&worker).warm_up()))
-        };
+        }
+        // Both end with the set.
+        let mut helpers = JoinSet::new();
+        helpers.spawn_local(Rc::clone(&worker).warm_up());
+        helpers.spawn_local(Rc::clone(&worker).watch());
         let mut tasks = JoinSet::new();
         for _ in 0..senders {
             tasks.spawn_local(Rc::clone(&worker).send());
         }
         let records = tasks.join_all().await.into_iter().flatten().collect();
-        if let Some(task) = warm_up {
-            task.abort();
-        }
         let client = worker.warmed.get();
         Loaded {
             records,
@@ -115,44 +122,69 @@ impl Worker {
     }
 
     async fn warm_up(self: Rc<Self>) {
-        tokio::time::sleep_until(self.clock.origin + self.job.warm_up).await;
-        self.warmed.set(Some(Cpu::thread()));
+        if self.warmed.get().is_none() {
+            tokio::time::sleep_until(self.clock.origin + self.job.warm_up).await;
+            self.warmed.set(Some(Cpu::thread()));
+        }
+    }
+
+    /// Ends requests that take too long.
+    async fn watch(self: Rc<Self>) {
+        loop {
+            let now = Instant::now();
+            let next = patience::check(&self.in_flight, self.clock.at(now));
+            // A request that is sent meanwhile ends no earlier.
+            let latest = now + self.job.timeout.min(LONG);
+            let next = next.map_or(latest, |next| self.clock.instant(next).min(latest));
+            tokio::time::sleep_until(next).await;
+        }
     }
 
     async fn send(self: Rc<Self>) -> Vec<Record> {
+        let job = &self.job;
+        let patience = Rc::new(Patience::default());
+        self.in_flight.borrow_mut().push(Rc::clone(&patience));
         let mut sender = Sender {
-            answer: Answer::new(self.job.keep_events, self.job.keep == Keep::Records),
+            answer: Answer::new(job.stream, job.keep_events, job.keep == Keep::Records),
+            patience,
             request: Vec::new(),
             way: Way::default(),
             records: Vec::new(),
         };
-        while let Some(ticket) = self.due().await {
-            let failure = self.sample(ticket, &mut sender).await;
+        while let Some((ticket, now)) = self.due().await {
+            let failure = self.sample(ticket, now, &mut sender).await;
             self.job.tickets.learn(failure);
         }
         sender.records
     }
 
-    /// Waits until there is a request to send.
-    async fn due(&self) -> Option<Ticket> {
+    /// Waits until there is a request to send, and gives the time.
+    async fn due(&self) -> Option<(Ticket, u64)> {
         let tickets = &self.job.tickets;
         let Some(turn) = &self.turn else {
-            return tickets.take(self.clock.now());
+            let now = self.clock.now();
+            return Some((tickets.take(now)?, now));
         };
         let mut timer = turn.lock().await;
         let ticket = tickets.take(self.clock.now())?;
         let waited = timer.wait_until(self.clock, ticket.intended_ns?).await;
-        waited.expect("a timer file descriptor can be set and read");
-        (!tickets.is_over()).then_some(ticket)
+        let now = waited.expect("a timer file descriptor can be set and read");
+        (!tickets.is_over()).then_some((ticket, now))
     }
 
     /// Sends a request, counts what comes of it, and tells how it failed.
-    async fn sample(&self, ticket: Ticket, sender: &mut Sender) -> Option<Failure> {
-        let started_ns = self.clock.now();
+    async fn sample(
+        &self,
+        ticket: Ticket,
+        started_ns: u64,
+        sender: &mut Sender,
+    ) -> Option<Failure> {
         self.job.requests.write(ticket, &mut sender.request);
         sender.answer.clear();
         sender.way = Way::default();
-        let attempt = tokio::time::timeout(self.job.timeout, self.attempt(sender)).await;
+        let patience = Rc::clone(&sender.patience);
+        let ends_ns = started_ns.saturating_add(self.job.timeout_ns);
+        let attempt = patience.bear(ends_ns, self.attempt(sender)).await;
         let outcome = attempt.unwrap_or(Err(Failure::Timeout));
         let end = End {
             issued_ns: ticket
@@ -228,7 +260,7 @@ impl Worker {
         let Sender {
             answer, request, ..
         } = sender;
-        let exchange = connection.exchange(request, self.job.stream, self.clock, answer);
+        let exchange = connection.exchange(request, &self.desk, answer);
         let Ended { at_ns, reusable } = exchange.await?;
         if reusable {
             self.idle.borrow_mut().push(connection);
