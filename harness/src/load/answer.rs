@@ -1,6 +1,6 @@
 //! What an answer says, taken from its bytes as they come.
 
-use wire::chunk::Reader;
+use wire::chunk::{Gist, Reader};
 use wire::http1::ResponseHead;
 use wire::sse::Decoder;
 use wire::usage::Usage;
@@ -40,7 +40,8 @@ pub(super) struct Said {
     keep_events: bool,
     /// Text is kept, else only counted.
     keep_texts: bool,
-    pub(super) content: String,
+    /// In UTF-8.
+    pub(super) content: Vec<u8>,
     pub(super) detail: String,
     pub(super) events: Vec<Event>,
     pub(super) failure: Option<Failure>,
@@ -48,7 +49,8 @@ pub(super) struct Said {
     pub(super) first_ns: Option<u64>,
     pub(super) n_events: u64,
     pub(super) n_texts: u64,
-    pub(super) reasoning: String,
+    /// In UTF-8.
+    pub(super) reasoning: Vec<u8>,
     pub(super) texts: Vec<TextChunk>,
     pub(super) tool_calls: bool,
     pub(super) usage: Option<Usage>,
@@ -116,7 +118,17 @@ impl Answer {
             Body::Refused => self
                 .whole
                 .extend_from_slice(part.get(..MAX_DETAIL).unwrap_or(part)),
-            Body::Streamed(decoder) => decoder.feed(part, |data| said.event(data, at, chunks)),
+            Body::Streamed(decoder) => {
+                let data = wire::sse::decode(part).filter(|_| decoder.is_between_events());
+                let known = data.and_then(|data| Some((data, chunks.read_known_line(data)?)));
+                match known {
+                    Some((data, gist)) if said.done_ns.is_none() => {
+                        said.took_in(data.len(), at);
+                        said.text(&gist, at);
+                    }
+                    _ => decoder.feed(part, |data| said.event(data, at, chunks)),
+                }
+            }
             Body::Whole => self.whole.extend_from_slice(part),
         }
     }
@@ -134,7 +146,9 @@ impl Answer {
                 }
             }
             Body::Whole => {
-                said.chunk(&self.whole, at, chunks);
+                if let Some(gist) = said.chunk(&self.whole, at, chunks) {
+                    said.gist(&gist);
+                }
             }
         }
         said.done_ns.unwrap_or(at)
@@ -150,44 +164,58 @@ impl Said {
             self.done_ns = Some(at);
             return;
         }
-        let Some(text) = self.chunk(data, at, chunks) else {
-            return;
-        };
-        self.first_ns.get_or_insert(at);
-        self.n_texts += 1;
-        if self.keep_texts {
-            self.texts.push(text);
+        if let Some(gist) = self.chunk(data, at, chunks) {
+            self.text(&gist, at);
         }
     }
 
-    /// Takes the data of an event or a whole body, and gives its text if it says something.
-    fn chunk(&mut self, data: &[u8], at: u64, chunks: &mut Reader) -> Option<TextChunk> {
+    /// Takes the data of an event or a whole body.
+    fn chunk<'a>(&mut self, data: &'a [u8], at: u64, chunks: &mut Reader) -> Option<Gist<'a>> {
+        self.took_in(data.len(), at);
+        match chunks.read(data) {
+            Err(error) => self.fail(Failure::Malformed, error.to_string().as_bytes()),
+            Ok(Gist {
+                error: Some(error), ..
+            }) => self.fail(Failure::ErrorEvent, error.as_bytes()),
+            Ok(gist) => return Some(gist),
+        }
+        None
+    }
+
+    fn took_in(&mut self, length: usize, at: u64) {
         self.n_events += 1;
         if self.keep_events {
-            self.events.push(Event(at, data.len() as u64));
+            self.events.push(Event(at, length as u64));
         }
-        let gist = match chunks.read(data) {
-            Ok(gist) => gist,
-            Err(error) => {
-                self.fail(Failure::Malformed, error.to_string().as_bytes());
-                return None;
-            }
-        };
-        if let Some(error) = &gist.error {
-            self.fail(Failure::ErrorEvent, error.as_bytes());
-            return None;
+    }
+
+    /// Takes what a chunk says.
+    fn gist(&mut self, gist: &Gist<'_>) {
+        if gist.usage.is_some() {
+            self.usage = gist.usage;
         }
-        self.usage = gist.usage.or(self.usage);
         self.tool_calls |= gist.calls_tools;
         if self.keep_texts {
-            self.content.push_str(&gist.content);
-            self.reasoning.push_str(&gist.reasoning);
+            self.content.extend_from_slice(&gist.content);
+            self.reasoning.extend_from_slice(&gist.reasoning);
         }
-        gist.says_something().then(|| TextChunk {
-            at_ns: at,
-            content: length(gist.content.len()),
-            reasoning: length(gist.reasoning.len()),
-        })
+    }
+
+    /// Takes what a streamed chunk says, and when.
+    fn text(&mut self, gist: &Gist<'_>, at: u64) {
+        self.gist(gist);
+        if !gist.says_something() {
+            return;
+        }
+        self.first_ns.get_or_insert(at);
+        self.n_texts += 1;
+        if self.keep_texts {
+            self.texts.push(TextChunk {
+                at_ns: at,
+                content: length(gist.content.len()),
+                reasoning: length(gist.reasoning.len()),
+            });
+        }
     }
 
     /// Keeps the first failure.
@@ -243,7 +271,10 @@ mod tests {
         let stream = [role, think, text, call, usage, "data: [DONE]\n\n"].concat();
         let said = read(200, true, &stream).said;
         assert_eq!((said.failure, said.usage), (None, Some(Usage::new(3, 2))));
-        assert_eq!((&*said.content, &*said.reasoning), ("é", "hm"));
+        assert_eq!(
+            (&*said.content, &*said.reasoning),
+            ("é".as_bytes(), &b"hm"[..])
+        );
         let parts: Vec<_> = said
             .texts
             .iter()

@@ -15,6 +15,11 @@ pub fn encode(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// The data of an event as [`encode`] writes it; if there is a line end in it, the event is another.
+pub fn decode(event: &[u8]) -> Option<&[u8]> {
+    event.strip_prefix(b"data: ")?.strip_suffix(b"\n\n")
+}
+
 /// Splits a byte stream into events, whatever its cuts.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
@@ -29,14 +34,14 @@ pub struct Decoder {
 impl Decoder {
     /// Feeds bytes and calls `event` with the data of each event that they complete.
     pub fn feed(&mut self, mut bytes: &[u8], mut event: impl FnMut(&[u8])) {
-        if self.after_cr && bytes.first() == Some(&b'\n') {
-            bytes = &bytes[1..];
+        if !bytes.is_empty() && std::mem::take(&mut self.after_cr) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        if !bytes.is_empty() {
-            self.after_cr = false;
-        }
-        if self.line.is_empty() && !self.has_data {
+        if self.is_between_events() {
             bytes = whole_events(bytes, &mut event);
+            if bytes.is_empty() {
+                return;
+            }
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             if self.line.is_empty() {
@@ -59,6 +64,11 @@ impl Decoder {
             }
         }
         self.line.extend_from_slice(bytes);
+    }
+
+    /// What is fed next begins an event, or a field in front of its data.
+    pub fn is_between_events(&self) -> bool {
+        self.line.is_empty() && !self.has_data && !self.after_cr
     }
 
     /// Ends the stream: yields the data of an event that had no final blank line.
@@ -132,6 +142,7 @@ mod tests {
             (b"data:  a\n\n", &[" a"]),
             (b"data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]),
             (b"data: a\r\rdata: b\r\r", &["a", "b"]),
+            (b"data: a\r\n\ndata: b\n\n", &["a", "b"]),
             (b": ping\n\nevent: x\nid: 1\ndata: a\n\n", &["a"]),
             (b": ping\ndata: a\n\n", &["a"]),
             (b"data: a\ndata: b\n\n", &["a\nb"]),
@@ -142,12 +153,9 @@ mod tests {
             (b"", &[]),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(
-                events([*bytes]),
-                *expected,
-                "{:?}",
-                bytes.escape_ascii().to_string()
-            );
+            let text = bytes.escape_ascii().to_string();
+            assert_eq!(events([*bytes]), *expected, "{text:?}");
+            assert_eq!(events(bytes.chunks(1)), *expected, "{text:?}");
         }
     }
 

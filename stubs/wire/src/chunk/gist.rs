@@ -1,12 +1,14 @@
 //! Chunks read quickly: those of a stream are alike but for a text and a few counts.
 //!
-//! [`Reader`] remembers the bytes of chunks that the decoder has read, with holes where the text and
-//! the usage stood. In place of one JSON string or object any other may stand without a change to
-//! what the rest means. So a chunk whose bytes are the same around the holes needs no more than a
+//! [`Reader`] remembers the bytes of chunks that the decoder has read, with holes where texts and
+//! counts stood. In place of one JSON string or number any other may stand without a change to what
+//! the rest means. So a chunk whose bytes are the same around the holes needs no more than a
 //! comparison, and whatever is not alike goes through the decoder.
 
 use std::borrow::Cow;
 use std::ops::Range;
+
+use serde_json::value::RawValue;
 
 use super::{Chunk, DecodeError, RawChunk};
 use crate::usage::Usage;
@@ -14,10 +16,10 @@ use crate::usage::Usage;
 /// What a chunk adds, all its choices together: as much as a client needs that counts and clocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gist<'a> {
-    /// `content`, or `text` of a completion.
-    pub content: Cow<'a, str>,
-    /// `reasoning` or `reasoning_content`.
-    pub reasoning: Cow<'a, str>,
+    /// `content`, or `text` of a completion, in UTF-8.
+    pub content: Cow<'a, [u8]>,
+    /// `reasoning` or `reasoning_content`, in UTF-8.
+    pub reasoning: Cow<'a, [u8]>,
     /// There are `tool_calls`.
     pub calls_tools: bool,
     /// An error in place of an answer: its message.
@@ -41,11 +43,23 @@ impl<'a> From<Chunk<'a>> for Gist<'a> {
             ..Self::default()
         };
         for choice in chunk.choices {
-            gist.content += choice.delta.content.unwrap_or_default();
-            gist.reasoning += choice.delta.reasoning.unwrap_or_default();
+            add(&mut gist.content, choice.delta.content);
+            add(&mut gist.reasoning, choice.delta.reasoning);
             gist.calls_tools |= !choice.delta.tool_calls.is_empty();
         }
         gist
+    }
+}
+
+fn add<'a>(to: &mut Cow<'a, [u8]>, text: Option<Cow<'a, str>>) {
+    let text = match text.unwrap_or_default() {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    };
+    if to.is_empty() {
+        *to = text;
+    } else {
+        to.to_mut().extend_from_slice(&text);
     }
 }
 
@@ -66,20 +80,36 @@ const MAX_BYTES: usize = 4096;
 impl Reader {
     /// Reads a chunk, or a whole answer, as [`Chunk::decode`] does.
     pub fn read<'a>(&mut self, json: &'a [u8]) -> Result<Gist<'a>, DecodeError> {
-        let count = self.shapes.len();
-        for index in (self.last..count).chain(0..self.last) {
-            if let Some(gist) = self.shapes[index].read(json) {
-                self.last = index;
-                return Ok(gist);
-            }
+        if let Some(gist) = self.recall(json, |_| true) {
+            return Ok(gist);
         }
         let raw = RawChunk::read(json)?;
-        let usage = raw.usage.map(|usage| usage.get().as_bytes());
+        let usage = raw.usage;
         let chunk = raw.into_chunk();
         if let Some(shape) = Shape::of(json, &chunk, usage) {
             self.remember(shape);
         }
         Ok(chunk.into())
+    }
+
+    /// Reads a chunk that is like an earlier one and has no line end, `None` if it is not: so whoever
+    /// looks for line ends has none to look for in it.
+    pub fn read_known_line<'a>(&mut self, json: &'a [u8]) -> Option<Gist<'a>> {
+        self.recall(json, |shape| shape.is_line)
+    }
+
+    fn recall<'a>(&mut self, json: &'a [u8], may_be: impl Fn(&Shape) -> bool) -> Option<Gist<'a>> {
+        let count = self.shapes.len();
+        let mut gist = Gist::default();
+        for index in (self.last..count).chain(0..self.last) {
+            let shape = &mut self.shapes[index];
+            if may_be(shape) && shape.read(json, &mut gist).is_some() {
+                self.last = index;
+                return Some(gist);
+            }
+            gist = Gist::default();
+        }
+        None
     }
 
     fn remember(&mut self, shape: Shape) {
@@ -102,8 +132,10 @@ struct Shape {
     id: Range<usize>,
     /// In their order.
     holes: Vec<Hole>,
-    /// The usage, if there is no hole for it.
+    /// Its usage, counts that stand in a hole aside.
     usage: Option<Usage>,
+    /// There is no line end in it; there never is in a hole.
+    is_line: bool,
 }
 
 /// Where a value stood.
@@ -116,9 +148,11 @@ struct Hole {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Value {
+    CompletionTokens,
     Content,
+    PromptTokens,
     Reasoning,
-    Usage,
+    TotalTokens,
 }
 
 const ID: &[u8] = b"{\"id\":\"";
@@ -126,7 +160,7 @@ const ID: &[u8] = b"{\"id\":\"";
 impl Shape {
     /// The shape of a chunk that the decoder has read, if others like it are to be expected. `usage`
     /// is its usage as written.
-    fn of(json: &[u8], chunk: &Chunk<'_>, usage: Option<&[u8]>) -> Option<Self> {
+    fn of(json: &[u8], chunk: &Chunk<'_>, usage: Option<&RawValue>) -> Option<Self> {
         let choice = chunk.choices.first();
         let calls_tools = choice.is_some_and(|choice| !choice.delta.tool_calls.is_empty());
         if chunk.choices.len() > 1 || chunk.error.is_some() || calls_tools {
@@ -144,11 +178,8 @@ impl Shape {
                 }
             }
         }
-        // What is no usual usage stands there for good.
-        let whole = usage
-            .filter(|usage| Usage::scan(usage).is_some_and(|(_, length)| length == usage.len()));
-        if let Some(whole) = whole {
-            spans.push((span(json, whole)?, Value::Usage));
+        if let (Some(usage), Some(_)) = (usage, chunk.usage) {
+            spans.extend(count_spans(json, usage));
         }
         spans.sort_unstable_by_key(|(span, _)| span.start);
         let id = json.strip_prefix(ID).map_or(0, plain);
@@ -156,7 +187,8 @@ impl Shape {
             bytes: Vec::new(),
             id: ID.len()..ID.len() + id,
             holes: Vec::new(),
-            usage: chunk.usage.filter(|_| whole.is_none()),
+            usage: chunk.usage,
+            is_line: memchr::memchr2(b'\n', b'\r', json).is_none(),
         };
         let mut from = 0;
         for (span, value) in spans {
@@ -179,31 +211,35 @@ impl Shape {
         &self.bytes[..end]
     }
 
-    /// What a chunk of this shape says; `None` if it is not of this shape.
-    fn read<'a>(&mut self, json: &'a [u8]) -> Option<Gist<'a>> {
+    /// What a chunk of this shape says; `None` if it is not of this shape, `gist` being good for nothing
+    /// then.
+    fn read<'a>(&mut self, json: &'a [u8], gist: &mut Gist<'a>) -> Option<()> {
         let mut rest = match json.strip_prefix(self.first_literal()) {
             Some(rest) => rest,
             None => self.adopt_id(json)?,
         };
-        let mut gist = Gist {
-            usage: self.usage,
-            ..Gist::default()
-        };
+        if self.usage.is_some() {
+            gist.usage = self.usage;
+        }
         for (index, hole) in self.holes.iter().enumerate() {
-            let length = match hole.value {
-                Value::Content => text(rest, &mut gist.content)?,
-                Value::Reasoning => text(rest, &mut gist.reasoning)?,
-                Value::Usage => {
-                    let (usage, length) = Usage::scan(rest)?;
-                    gist.usage = Some(usage);
-                    length
+            match hole.value {
+                Value::CompletionTokens => {
+                    gist.usage.as_mut()?.completion_tokens = Some(number(&mut rest)?);
                 }
-            };
+                Value::Content => text(&mut rest, &mut gist.content)?,
+                Value::PromptTokens => {
+                    gist.usage.as_mut()?.prompt_tokens = Some(number(&mut rest)?);
+                }
+                Value::Reasoning => text(&mut rest, &mut gist.reasoning)?,
+                Value::TotalTokens => {
+                    number(&mut rest)?;
+                }
+            }
             let next = self.holes.get(index + 1);
             let end = next.map_or(self.bytes.len(), |next| next.at);
-            rest = rest[length..].strip_prefix(&self.bytes[hole.at..end])?;
+            rest = rest.strip_prefix(&self.bytes[hole.at..end])?;
         }
-        rest.is_empty().then_some(gist)
+        rest.is_empty().then_some(())
     }
 
     /// Takes over another answer's id if the chunk is the same around it up to the first hole; gives
@@ -246,94 +282,103 @@ fn text_span(json: &[u8], text: &str) -> Option<Range<usize>> {
     (before == Some(&b'"') && json.get(span.end) == Some(&b'"')).then_some(span)
 }
 
-/// The string at the front, without its quotes and up to the closing one, and its length as written.
-fn text<'a>(json: &'a [u8], out: &mut Cow<'a, str>) -> Option<usize> {
-    let length = json.iter().position(|&byte| is_special(byte))?;
-    if json[length] == b'"' {
-        *out = Cow::Borrowed(std::str::from_utf8(&json[..length]).ok()?);
-        return Some(length);
+/// Where usual counts stand in a usage object.
+fn count_spans(json: &[u8], usage: &RawValue) -> Vec<(Range<usize>, Value)> {
+    #[derive(serde::Deserialize)]
+    struct Counts<'a> {
+        #[serde(borrow, default, rename = "completion_tokens")]
+        completion: Option<&'a RawValue>,
+        #[serde(borrow, default, rename = "prompt_tokens")]
+        prompt: Option<&'a RawValue>,
+        #[serde(borrow, default, rename = "total_tokens")]
+        total: Option<&'a RawValue>,
     }
-    escaped(json, out)
+    let Ok(counts) = serde_json::from_str::<Counts<'_>>(usage.get()) else {
+        return Vec::new();
+    };
+    let counts = [
+        (counts.completion, Value::CompletionTokens),
+        (counts.prompt, Value::PromptTokens),
+        (counts.total, Value::TotalTokens),
+    ];
+    let spans = counts.into_iter().filter_map(|(count, value)| {
+        let count = count?.get().as_bytes();
+        let mut rest = count;
+        number(&mut rest).filter(|_| rest.is_empty())?;
+        Some((span(json, count)?, value))
+    });
+    spans.collect()
+}
+
+/// Takes a string from the front, without its quotes and up to the closing one.
+fn text<'a>(json: &mut &'a [u8], out: &mut Cow<'a, [u8]>) -> Option<()> {
+    let length = special_at(json)?;
+    if json[length] != b'"' {
+        return escaped(json, out);
+    }
+    let (text, rest) = json.split_at(length);
+    if !text.is_ascii() {
+        std::str::from_utf8(text).ok()?;
+    }
+    *out = Cow::Borrowed(text);
+    *json = rest;
+    Some(())
 }
 
 /// The same for a string with escapes.
 #[cold]
-fn escaped<'a>(json: &'a [u8], out: &mut Cow<'a, str>) -> Option<usize> {
-    let mut at = 0;
+fn escaped(json: &mut &[u8], out: &mut Cow<'_, [u8]>) -> Option<()> {
+    let mut length = 0;
     loop {
-        at += json[at..].iter().position(|&byte| is_special(byte))?;
-        match json[at] {
+        length += special_at(json.get(length..)?)?;
+        match json[length] {
             b'"' => break,
             // What follows is read by the decoder below, a quote or another backslash aside.
-            b'\\' => at += 2,
+            b'\\' => length += 2,
             _ => return None,
         }
-        if at > json.len() {
-            return None;
-        }
     }
-    let mut quoted = Vec::with_capacity(at + 2);
+    let mut quoted = Vec::with_capacity(length + 2);
     quoted.push(b'"');
-    quoted.extend_from_slice(&json[..=at]);
-    *out = Cow::Owned(serde_json::from_slice(&quoted).ok()?);
-    Some(at)
-}
-
-/// A byte that ends a string, escapes, or must not be in one.
-fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+    quoted.extend_from_slice(&json[..=length]);
+    let text: String = serde_json::from_slice(&quoted).ok()?;
+    *out = Cow::Owned(text.into_bytes());
+    *json = &json[length..];
+    Some(())
 }
 
 /// Bytes of printable ASCII at the front that mean themselves in a string.
 fn plain(json: &[u8]) -> usize {
-    let ends = json
-        .iter()
-        .position(|&byte| is_special(byte) || !byte.is_ascii());
-    ends.unwrap_or(json.len())
+    let special = special_at(json).unwrap_or(json.len());
+    let other = json[..special].iter().position(|byte| !byte.is_ascii());
+    other.unwrap_or(special)
 }
 
-impl Usage {
-    /// Reads a usage object of whole numbers and nulls from the front, as [`Usage::read`] would, and
-    /// gives its length; `None` if it is any other.
-    fn scan(json: &[u8]) -> Option<(Self, usize)> {
-        let mut usage = Self::default();
-        let mut seen = 0_u8;
-        let mut rest = json.strip_prefix(b"{\"")?;
-        loop {
-            let key = &rest[..plain(rest)];
-            rest = rest[key.len()..].strip_prefix(b"\":")?;
-            let number = match rest.strip_prefix(b"null") {
-                Some(behind) => {
-                    rest = behind;
-                    None
-                }
-                None => Some(number(&mut rest)?),
-            };
-            let (field, mark) = match key {
-                b"prompt_tokens" => (Some(&mut usage.prompt_tokens), 1),
-                b"completion_tokens" => (Some(&mut usage.completion_tokens), 2),
-                b"completion_tokens_details" if number.is_none() => (None, 4),
-                b"prompt_tokens_details" if number.is_none() => (None, 8),
-                b"completion_tokens_details" | b"prompt_tokens_details" => return None,
-                _ => (None, 0),
-            };
-            if seen & mark != 0 {
-                return None;
-            }
-            seen |= mark;
-            if let Some(field) = field {
-                *field = number;
-            }
-            match rest {
-                [b'}', ..] => return Some((usage, json.len() - rest.len() + 1)),
-                [b',', b'"', behind @ ..] => rest = behind,
-                _ => return None,
-            }
+/// Where the first byte stands that ends a string, escapes, or must not be in one.
+fn special_at(json: &[u8]) -> Option<usize> {
+    let (words, rest) = json.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special(u64::from_le_bytes(*word));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
         }
     }
+    let is_special = |&byte: &u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+    Some(json.len() - rest.len() + rest.iter().position(is_special)?)
 }
 
-/// Takes a whole number of at most twelve digits from the front.
+/// Of eight bytes, the highest bit of the first special one, and maybe of others behind it.
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    // The lowest byte that borrows is below the limit; only bytes above it may borrow from it.
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
+    let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+    let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+    (quote | backslash | below(word, 0x20)) & (ONES << 7)
+}
+
+/// Takes a whole number of at most twelve digits, none of which can be too large a count, from the
+/// front.
 fn number(json: &mut &[u8]) -> Option<u64> {
     let digits = json.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let leads_with_zero = digits > 1 && json[0] == b'0';
@@ -372,5 +417,19 @@ mod tests {
             reader.read(call.as_bytes()).unwrap();
         }
         assert_eq!(reader.shapes.len(), MAX_SHAPES);
+    }
+
+    #[test]
+    fn the_first_special_byte_is_found_wherever_it_stands() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for other in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xff] {
+                let mut bytes = [other; 21];
+                assert_eq!(special_at(&bytes), None);
+                for at in (0..bytes.len()).rev() {
+                    bytes[at] = special;
+                    assert_eq!(special_at(&bytes), Some(at), "{special} {other}");
+                }
+            }
+        }
     }
 }

@@ -96,17 +96,47 @@ impl BodyDecoder {
                     };
                 }
                 _ => {
-                    let (state, length) = match self.state.after_usual(&bytes[at..]) {
-                        Some(after) => after,
-                        None => (self.state.after(bytes[at])?, 1),
-                    };
-                    self.state = state;
-                    at += length;
+                    if self.state == State::SIZE {
+                        at += whole_chunks(&bytes[at..], &mut content);
+                    }
+                    if let Some(&byte) = bytes.get(at) {
+                        self.state = self.state.after(byte)?;
+                        at += 1;
+                    }
                 }
             }
         }
         Ok(at)
     }
+}
+
+/// Takes chunks that are all there, usually written and not empty from the front; gives their length.
+fn whole_chunks(bytes: &[u8], content: &mut impl FnMut(&[u8])) -> usize {
+    let mut at = 0;
+    while let Some((chunk, length)) = whole_chunk(&bytes[at..]) {
+        content(chunk);
+        at += length;
+    }
+    at
+}
+
+/// The content of a chunk, and the length of the whole.
+fn whole_chunk(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (mut size, mut digits) = (0, 0);
+    for &byte in bytes.iter().take(6) {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => break,
+        };
+        size = size * 16 + usize::from(digit);
+        digits += 1;
+    }
+    let content = bytes[digits..].strip_prefix(b"\r\n")?;
+    let (chunk, behind) = content.split_at_checked(size)?;
+    let usual = size > 0 && behind.starts_with(b"\r\n");
+    usual.then_some((chunk, digits + size + 4))
 }
 
 /// Bytes of a trailer line that are read.
@@ -119,25 +149,6 @@ impl State {
         extension: false,
         cr: false,
     });
-
-    /// The state behind what usually stands between two chunks' contents, and its length, if it is
-    /// all there.
-    fn after_usual(self, bytes: &[u8]) -> Option<(Self, usize)> {
-        match self {
-            Self::ChunkEnd { cr: false } => bytes.starts_with(b"\r\n").then_some((Self::SIZE, 2)),
-            Self::SIZE => {
-                let digit = |&byte: &u8| char::from(byte).to_digit(16);
-                let digits = bytes.iter().take(8).map_while(digit);
-                let (left, length) = digits.fold((0, 0), |(sum, length), digit| {
-                    (sum * 16 + u64::from(digit), length + 1)
-                });
-                let usual = left > 0 && bytes[length..].starts_with(b"\r\n");
-                let chunked = true;
-                usual.then_some((Self::Content { left, chunked }, length + 2))
-            }
-            _ => None,
-        }
-    }
 
     /// The state behind one byte of chunk framing.
     fn after(self, byte: u8) -> Result<Self, BadChunk> {
