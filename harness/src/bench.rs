@@ -41,6 +41,8 @@ pub struct Config {
     pub stream: bool,
     /// Ask for usage at the end of a stream.
     pub include_usage: bool,
+    /// Ask for usage with every event too.
+    pub continuous_usage: bool,
     /// Which count gets the plain names in the summary.
     pub token_count_source: TokenCountSource,
     /// Most connections; by default the concurrency, 64 for a burst, 256 for an open loop.
@@ -82,6 +84,7 @@ impl Config {
             limit: Limit::Duration(Duration::from_secs(10)),
             stream: true,
             include_usage: true,
+            continuous_usage: false,
             token_count_source: TokenCountSource::Client,
             connections: None,
             // The server often runs on the same machine and needs the other half.
@@ -200,6 +203,15 @@ impl Run {
 /// # Errors
 /// [`UsageError`] if the configuration does not make sense, anything else if the run could not start.
 pub fn run(config: &Config) -> anyhow::Result<Run> {
+    let target = Target::parse(&config.url)?;
+    run_beside(config, || target.cpu(config.api_key.as_deref()))
+}
+
+/// The same, where somebody else knows what the server has taken of the cores so far.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::Result<Run> {
     let usage_off = config.stream && !config.include_usage;
     if config.token_count_source == TokenCountSource::Server && usage_off {
         return Err(UsageError(
@@ -209,13 +221,9 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
         .into());
     }
     let target = Target::parse(&config.url)?;
-    let model = match &config.model {
-        Some(model) => model.clone(),
-        None => target.first_model(config.api_key.as_deref())?,
-    };
+    let model = model(config, &target)?;
     let id = format!("bench-{:x}-", fastrand::u64(..));
     let job = Job::new(config, &target, &model, &id)?;
-    let server = || target.cpu(config.api_key.as_deref());
     let mut before = None;
     let load = load::run(job, config.cores.as_deref(), || before = server())?;
     let server = before.and_then(|before| Some(server()?.since(before)));
@@ -240,6 +248,14 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
         client: load.client,
         server,
     })
+}
+
+/// The model to ask for.
+pub(crate) fn model(config: &Config, target: &Target) -> anyhow::Result<String> {
+    match &config.model {
+        Some(model) => Ok(model.clone()),
+        None => target.first_model(config.api_key.as_deref()),
+    }
 }
 
 /// What a server says that it has taken of the cores since it started; `None` if it tells nothing.

@@ -51,7 +51,8 @@ impl Cpu {
     }
 
     /// What has been taken since an earlier reading.
-    pub(crate) fn since(self, before: Self) -> Self {
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
         let wait = self.wait.zip(before.wait);
         Self {
             time: self.time.saturating_sub(before.time),
@@ -88,7 +89,10 @@ fn value(line: &str, name: &str) -> Option<f64> {
 
 /// Lets the calling thread run on these cores alone while `start` starts threads or processes, which
 /// stay there.
-pub(crate) fn on_cores<T>(cores: Option<&[usize]>, start: impl FnOnce() -> T) -> anyhow::Result<T> {
+///
+/// # Errors
+/// [`UsageError`] if none of the cores can be used.
+pub fn on_cores<T>(cores: Option<&[usize]>, start: impl FnOnce() -> T) -> anyhow::Result<T> {
     let Some(cores) = cores else {
         return Ok(start());
     };

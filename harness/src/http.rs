@@ -86,7 +86,7 @@ impl Target {
         (status == 200).then(|| Cpu::server(&text)).flatten()
     }
 
-    fn get(&self, path: &str, api_key: Option<&str>) -> anyhow::Result<(u16, Vec<u8>)> {
+    pub(crate) fn get(&self, path: &str, api_key: Option<&str>) -> anyhow::Result<(u16, Vec<u8>)> {
         let unreachable = || format!("failed to connect to http://{}", self.authority);
         let mut stream =
             TcpStream::connect_timeout(&self.address, PATIENCE).with_context(unreachable)?;

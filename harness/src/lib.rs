@@ -16,6 +16,7 @@ pub mod dataset;
 mod error;
 mod http;
 mod load;
+pub mod probe;
 mod raw;
 pub mod record;
 pub mod report;

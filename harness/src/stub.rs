@@ -43,7 +43,16 @@ impl Stub {
         self.child.id()
     }
 
-    fn spawn(mut command: Command, spec: &str, cores: Option<&[usize]>) -> anyhow::Result<Self> {
+    /// Starts a command that says where it listens, as `serve` does; `spec` is what it is called when
+    /// it fails.
+    ///
+    /// # Errors
+    /// [`UsageError`] if it does not start.
+    pub fn spawn(
+        mut command: Command,
+        spec: &str,
+        cores: Option<&[usize]>,
+    ) -> anyhow::Result<Self> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

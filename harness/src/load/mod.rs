@@ -76,6 +76,23 @@ impl Job {
     }
 }
 
+/// The shortest request of a run.
+pub(crate) fn first_request(
+    config: &Config,
+    target: &Target,
+    model: &str,
+    run_id: &str,
+) -> Result<Vec<u8>, UsageError> {
+    let mut bytes = Vec::new();
+    let first = tickets::Ticket {
+        number: 0,
+        warms_up: false,
+        intended_ns: None,
+    };
+    Requests::new(config, target, model, run_id)?.write(first, &mut bytes);
+    Ok(bytes)
+}
+
 /// What a load, or a worker's share of it, yields.
 pub(crate) struct Loaded {
     pub(crate) records: Vec<Record>,

@@ -118,6 +118,8 @@ enum Ask<'a> {
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    continuous_usage_stats: bool,
 }
 
 fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageError> {
@@ -148,6 +150,7 @@ fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageE
         stream: config.stream,
         stream_options: usage.then_some(StreamOptions {
             include_usage: true,
+            continuous_usage_stats: config.continuous_usage,
         }),
     };
     Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
@@ -190,6 +193,9 @@ mod tests {
             text(&hello, &config),
             r#"{"model":"m","messages":[{"role":"user","content":"hé\n"}],"stream":true,"stream_options":{"include_usage":true}}"#
         );
+        config.continuous_usage = true;
+        let options = r#""stream_options":{"include_usage":true,"continuous_usage_stats":true}}"#;
+        assert!(text(&hello, &config).ends_with(options));
         config.include_usage = false;
         config.max_tokens = Some(8);
         let given = serde_json::from_str(r#"[{"role": "user"}]"#).unwrap();

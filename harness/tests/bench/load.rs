@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use harness::arrival::Arrival;
 use harness::bench::{self, Config, Limit};
+use harness::probe;
 use harness::record::{Failure, Record, TextChunk};
 use harness::report::Summary;
 
@@ -201,4 +202,21 @@ fn the_model_is_the_first_that_the_server_lists() {
     };
     assert_eq!(bench::run(&config).unwrap().model, "first");
     assert!(fake.seen()[0].body.starts_with(r#"{"model":"first","#));
+}
+
+#[test]
+fn a_probe_is_the_loads_request_and_its_bytes() {
+    let answer = stream(&GOOD);
+    let fake = Fake::always(answer.clone());
+    let probe = probe::exchange(&fake.config()).unwrap();
+    assert_eq!(probe.response, answer);
+    let seen = fake.seen();
+    let sent = String::from_utf8(probe.request).unwrap();
+    assert!(
+        sent.ends_with(&format!("\r\n\r\n{}", seen[0].body)),
+        "{sent}"
+    );
+    let refused = Fake::new(|_| whole(404, "no"));
+    let error = probe::exchange(&refused.config()).unwrap_err().to_string();
+    assert!(error.ends_with("answered 404: no"), "{error}");
 }
