@@ -59,14 +59,9 @@ pub(crate) fn run(out: &mut impl Write) -> anyhow::Result<u8> {
     )?;
     out.flush()?;
     let server = start(max())?;
-    let roofline = perf::roofline::measure(&url(&server), ROOFLINE)?;
+    let report = perf::short::measure(&url(&server), workers(), ROOFLINE)?;
     server.stop(Duration::from_secs(1))?;
-    writeln!(out, "{}", roofline.text())?;
-    writeln!(
-        out,
-        "requests/s  medians of interleaved rounds, server and client sharing this machine"
-    )?;
-    writeln!(out, "CPU         of all threads of that side, per request")?;
+    writeln!(out, "{}", perf::report::brief(&report))?;
     let echo_agrees = gaps[0].summary.osl_paired.is_some_and(|paired| {
         paired.mean_diff == 0.0 && paired.n == gaps[0].summary.n_samples_issued
     });
@@ -145,10 +140,15 @@ fn max() -> Stub {
 
 fn start(stub: Stub) -> anyhow::Result<Server> {
     let config = server::Config {
-        workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+        workers: workers(),
         ..server::Config::default()
     };
     Ok(Server::start(&config, Arc::new(stub))?)
+}
+
+/// Half of the cores; the client has the other half.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 fn url(server: &Server) -> String {

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline serve replay recorded"
+    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline roofline --scenario usage --report-dir report\n  stubline serve replay recorded"
 )]
 struct Cli {
     /// What to log: a level, or a filter as in the environment
@@ -25,6 +25,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve bytes from stdin to whoever sends enough
+    #[command(hide = true)]
+    Ceiling(perf::ceiling::Args),
     /// Measure a server: rates, latencies, and tokens as both sides count them
     Bench(Box<harness::cli::Args>),
     /// Check a live server against a dialect's recorded cases
@@ -34,6 +37,8 @@ enum Command {
     Demo,
     /// Record a live server's bytes, or a client's traffic with it, into a fixture folder
     Record(Box<harness::capture::cli::Args>),
+    /// Measure what servers and clients can do at most, with and without usage
+    Roofline(Box<perf::cli::Args>),
     /// Serve a stub, or play a recording
     #[command(
         subcommand,
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
     }
     let result = match cli.command {
         None | Some(Command::Demo) => demo::run(&mut std::io::stdout().lock()),
+        Some(Command::Ceiling(args)) => perf::ceiling::run(&args),
         Some(Command::Bench(args)) => harness::cli::run(*args),
         Some(Command::Conform(args)) => {
             harness::conform::cli::run(&args, &mut std::io::stdout().lock())
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => {
             harness::capture::cli::run(&args, &mut std::io::stdout().lock())
         }
+        Some(Command::Roofline(args)) => perf::cli::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Serve(command)) => match serve::command::start(command) {
             Ok(running) => running.until_signal(),
             Err(error) => return failed(2, &error),

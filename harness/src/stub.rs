@@ -34,7 +34,7 @@ impl Stub {
         let program = std::env::current_exe().context("failed to find this program's file")?;
         let mut command = Command::new(program);
         command.arg("serve").args(arguments(spec)?);
-        command.arg("--exit-with-parent");
+        command.arg("--exit-with-parent").stdin(Stdio::null());
         Self::spawn(command, spec, cores)
     }
 
@@ -53,10 +53,7 @@ impl Stub {
         spec: &str,
         cores: Option<&[usize]>,
     ) -> anyhow::Result<Self> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = cpu::on_cores(cores, || command.spawn())?;
         let mut child = spawned.context("failed to start the stub")?;
         let stdout = child.stdout.take().expect("stdout is piped");

@@ -1,0 +1,230 @@
+//! Which side was the limit of a row.
+
+use serde::Serialize;
+
+/// A side that is so busy has nothing to give.
+const BUSY: f64 = 0.9;
+/// Share of the open requests that are on the server's side if it is the one that waits.
+const MOST: f64 = 0.8;
+/// Share of the rate that was asked for which counts as met.
+pub const SUSTAINED: f64 = 0.95;
+
+/// How busy a side's threads were, as shares of the time that they could have run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Load {
+    /// On a core.
+    pub busy: f64,
+    /// Ready to run, but not on a core.
+    pub waits: f64,
+}
+
+impl Load {
+    fn demand(self) -> f64 {
+        self.busy + self.waits
+    }
+}
+
+/// What is known of a window when it is asked who was the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The client's threads.
+    pub client: Option<Load>,
+    /// The server's threads.
+    pub server: Option<Load>,
+    /// Requests that the client had open, on average; none if it is not ours.
+    pub open: Option<f64>,
+    /// Requests that the server was busy with, by its own clock, on average.
+    pub in_server: Option<f64>,
+    /// Achieved rate as a share of the rate that was asked for, in an open loop.
+    pub of_target: Option<f64>,
+}
+
+/// The side that was the limit.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The client had no CPU time left.
+    Client,
+    /// The client let the server wait although it had CPU time.
+    ClientPauses,
+    /// Neither: the time went to the kernel and to changing sides.
+    Kernel,
+    /// None: the rate that was asked for was met.
+    Rate,
+    /// The server had no CPU time left.
+    Server,
+    /// The server let the client wait although it had CPU time, as one that is paced does.
+    ServerPauses,
+    /// Nothing was measured that could tell.
+    Unknown,
+}
+
+impl Limit {
+    /// The side in a word or two.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::ClientPauses => "client (pauses)",
+            Self::Kernel => "kernel",
+            Self::Rate => "none (rate met)",
+            Self::Server => "server",
+            Self::ServerPauses => "server (pauses)",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// What was seen, in a clause.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Client | Self::Server => "its threads had no CPU time left",
+            Self::ClientPauses => "the server had nothing to do most of the time",
+            Self::Kernel => "neither side was busy, and requests spent their time between them",
+            Self::Rate => "the rate that was asked for was met",
+            Self::ServerPauses => {
+                "requests spent their time in it although it had CPU time left, as in a paced answer"
+            }
+            Self::Unknown => "CPU times are not known",
+        }
+    }
+}
+
+/// Names the side that was the limit.
+pub fn limit(evidence: &Evidence) -> Limit {
+    if evidence.of_target.is_some_and(|share| share >= SUSTAINED) {
+        return Limit::Rate;
+    }
+    let demand = |load: Option<Load>| load.map_or(0.0, Load::demand);
+    let (client, server) = (demand(evidence.client), demand(evidence.server));
+    if client.max(server) >= BUSY {
+        return if client > server {
+            Limit::Client
+        } else {
+            Limit::Server
+        };
+    }
+    match (evidence.in_server, evidence.open) {
+        (Some(inside), Some(open)) if inside >= MOST * open => Limit::ServerPauses,
+        // A client whose connections nobody counted has at least one.
+        (Some(inside), None) if inside >= MOST => Limit::ServerPauses,
+        (Some(_), None) => Limit::ClientPauses,
+        _ if evidence.client.is_none() || evidence.server.is_none() => Limit::Unknown,
+        _ => Limit::Kernel,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn load(busy: f64, waits: f64) -> Load {
+        Load { busy, waits }
+    }
+
+    #[test]
+    fn the_side_without_headroom_is_named() {
+        let none = Evidence::default();
+        let table = [
+            (
+                "busy client",
+                Some(load(0.98, 0.0)),
+                Some(load(0.55, 0.0)),
+                Limit::Client,
+            ),
+            (
+                "busy server",
+                Some(load(0.60, 0.0)),
+                Some(load(0.97, 0.01)),
+                Limit::Server,
+            ),
+            (
+                "both busy, the server waits",
+                Some(load(0.92, 0.01)),
+                Some(load(0.91, 0.3)),
+                Limit::Server,
+            ),
+            (
+                "both busy, the client waits",
+                Some(load(0.5, 0.5)),
+                Some(load(0.93, 0.02)),
+                Limit::Client,
+            ),
+            (
+                "neither",
+                Some(load(0.4, 0.0)),
+                Some(load(0.5, 0.0)),
+                Limit::Kernel,
+            ),
+            (
+                "no CPU times of the server",
+                Some(load(0.4, 0.0)),
+                None,
+                Limit::Unknown,
+            ),
+            (
+                "no CPU times but a busy client",
+                Some(load(0.99, 0.0)),
+                None,
+                Limit::Client,
+            ),
+        ];
+        for (case, client, server, expected) in table {
+            let evidence = Evidence {
+                client,
+                server,
+                ..none
+            };
+            assert_eq!(limit(&evidence), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_side_that_pauses_is_named_by_where_requests_were() {
+        let idle = Evidence {
+            client: Some(load(0.1, 0.0)),
+            server: Some(load(0.1, 0.0)),
+            ..Evidence::default()
+        };
+        let table = [
+            ("a paced stub", Some(64.0), Some(62.0), Limit::ServerPauses),
+            (
+                "requests lie in sockets",
+                Some(64.0),
+                Some(12.0),
+                Limit::Kernel,
+            ),
+            (
+                "a paced stub, any client",
+                None,
+                Some(1.0),
+                Limit::ServerPauses,
+            ),
+            (
+                "a client that thinks",
+                None,
+                Some(0.05),
+                Limit::ClientPauses,
+            ),
+            ("no clock in the server", Some(64.0), None, Limit::Kernel),
+        ];
+        for (case, open, in_server, expected) in table {
+            let evidence = Evidence {
+                open,
+                in_server,
+                ..idle
+            };
+            assert_eq!(limit(&evidence), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_is_met_has_no_limit() {
+        let evidence = |share| Evidence {
+            client: Some(load(0.95, 0.0)),
+            server: Some(load(0.5, 0.0)),
+            of_target: Some(share),
+            ..Evidence::default()
+        };
+        assert_eq!(limit(&evidence(0.97)), Limit::Rate);
+        assert_eq!(limit(&evidence(0.94)), Limit::Client);
+    }
+}

@@ -1,0 +1,405 @@
+//! What a roofline says, as a document.
+
+mod html;
+mod svg;
+mod text;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::limit::Limit;
+use crate::measure::{Measured, Role, Roofline, Settings};
+use crate::place::Places;
+use crate::scenario::{Mode, Scenario};
+use crate::search::Found;
+use crate::stats;
+use crate::verdict::{self, Comparison};
+use crate::window::{QUANTILES, Side, Window, count};
+
+pub use html::html;
+pub use text::{brief, text};
+
+/// A finished roofline with everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Name of the set of rows, or its file.
+    pub scenario: String,
+    /// What the set is for.
+    pub about: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// How it was measured.
+    pub settings: Measurement,
+    /// Every row in the scenario's order, then bare loops, then null tests.
+    pub rows: Vec<Line>,
+    /// Servers of rows that were left out, since this build does not have them.
+    pub absent: Vec<String>,
+    /// Pairs of rows.
+    pub comparisons: Vec<Comparison>,
+    /// The comparisons and the limits in sentences.
+    pub verdicts: Vec<String>,
+}
+
+/// Where a run took place.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that the run could use.
+    pub cores: usize,
+    /// The kernel's name and release.
+    pub kernel: String,
+}
+
+/// How rows were measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// How long a row took in a round, in seconds.
+    pub window: f64,
+    /// Interleaved rounds.
+    pub rounds: usize,
+    /// Where both sides ran.
+    pub places: Places,
+    /// Of arrival times and bootstraps.
+    pub seed: u64,
+    /// The client, if it was not the load loop.
+    pub client: Option<String>,
+}
+
+/// A median, with its 95% interval where there were rounds enough.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Estimate {
+    /// The median.
+    pub estimate: f64,
+    /// Lower end of the interval.
+    pub low: Option<f64>,
+    /// Upper end of the interval.
+    pub high: Option<f64>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Server and mode, and what tells it from rows of that name.
+    pub name: String,
+    /// Its server.
+    pub server: String,
+    /// What it was measured for.
+    pub role: Role,
+    /// How answers were asked for.
+    pub mode: Mode,
+    /// When requests were sent, in words.
+    pub load: String,
+    /// Text events of an answer.
+    pub events: Option<usize>,
+    /// Bytes of a request.
+    pub request_bytes: usize,
+    /// Bytes of a response.
+    pub response_bytes: usize,
+    /// Answers a second.
+    pub qps: Option<Estimate>,
+    /// CPU time of the server per request, in microseconds.
+    pub server_us: Option<Estimate>,
+    /// CPU time of the client per request, in microseconds.
+    pub client_us: Option<Estimate>,
+    /// Server CPU per request as a multiple of the bare loop's, paired by round.
+    pub to_ceiling: Option<Estimate>,
+    /// Answers per second of the server's CPU time.
+    pub requests_per_server_cpu_second: Option<f64>,
+    /// SSE events a second.
+    pub events_per_second: Option<f64>,
+    /// Quantiles and nanoseconds, each the median of the rounds.
+    pub latency_ns: Vec<(f64, f64)>,
+    /// The same of the first event that said something.
+    pub ttft_ns: Vec<(f64, f64)>,
+    /// Where the CPU time went, per request.
+    pub spent: Spent,
+    /// Requests without a good answer.
+    pub failed: u64,
+    /// The side that was the limit in most rounds.
+    pub limit: Option<Limit>,
+    /// Of a Poisson row: the search.
+    pub found: Option<Found>,
+    /// Every round's own values.
+    pub windows: Vec<Window>,
+}
+
+/// Microseconds per request.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Spent {
+    /// On the client's side.
+    pub client: Option<Parts>,
+    /// On the server's side.
+    pub server: Option<Parts>,
+}
+
+/// What a side spent per request, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Parts {
+    /// In the program.
+    pub user: f64,
+    /// In the kernel.
+    pub kernel: f64,
+    /// Ready to run, but not on a core.
+    pub wait: f64,
+}
+
+impl Report {
+    /// Everything about a run.
+    pub fn new(name: &str, scenario: &Scenario, settings: &Settings, roofline: &Roofline) -> Self {
+        let comparisons = verdict::comparisons(roofline, settings.seed);
+        let rows: Vec<Line> = lines(roofline, settings.seed);
+        let mut verdicts: Vec<String> = comparisons.iter().map(Comparison::sentence).collect();
+        verdicts.extend(rows.iter().filter_map(rate));
+        verdicts.extend(limits(&rows));
+        if !roofline.absent.is_empty() {
+            verdicts.push(format!("not there yet: {}", roofline.absent.join(", ")));
+        }
+        Self {
+            scenario: name.into(),
+            about: scenario.about.clone(),
+            machine: Machine::this(),
+            settings: Measurement {
+                window: scenario.window.as_secs_f64(),
+                rounds: roofline.rounds,
+                places: settings.places.clone(),
+                seed: settings.seed,
+                client: settings
+                    .client
+                    .as_ref()
+                    .map(|client| client.command.clone()),
+            },
+            rows,
+            absent: roofline.absent.clone(),
+            comparisons,
+            verdicts,
+        }
+    }
+
+    /// The report as one JSON document.
+    pub fn json(&self) -> String {
+        let mut json = serde_json::to_string(self).expect("numbers and strings encode");
+        json.push('\n');
+        json
+    }
+
+    /// Writes `roofline.json`, `roofline.html` and `report.txt`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_folder(&self, folder: &Path) -> std::io::Result<()> {
+        std::fs::write(folder.join("roofline.json"), self.json())?;
+        std::fs::write(folder.join("roofline.html"), html(self))?;
+        std::fs::write(folder.join("report.txt"), text(self))
+    }
+
+    /// How the run was set up, in a line.
+    pub fn setup(&self) -> String {
+        let side = |name: &str, place: &crate::place::Place| {
+            let cores = place.cores.as_ref().map_or_else(String::new, |cores| {
+                let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+                format!(" on core {}", cores.join(", "))
+            });
+            let threads = if place.workers == 1 {
+                "thread"
+            } else {
+                "threads"
+            };
+            format!("{name} {} {threads}{cores}", place.workers)
+        };
+        let places = &self.settings.places;
+        format!(
+            "{} interleaved rounds of {:.0} ms; {}, {}; {}, {} cores, {}",
+            self.settings.rounds,
+            self.settings.window * 1000.0,
+            side("server", &places.server),
+            side("client", &places.client),
+            self.machine.cpu,
+            self.machine.cores,
+            self.machine.kernel,
+        )
+    }
+}
+
+impl Machine {
+    fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"));
+        let model = model.map(|rest| rest.trim_start_matches(['\t', ' ', ':']));
+        Self {
+            cpu: model.unwrap_or("unknown processor").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        }
+    }
+}
+
+impl Estimate {
+    fn of(values: &[f64], seed: u64) -> Option<Self> {
+        let interval = stats::median_interval(values, seed);
+        (!values.is_empty()).then(|| Self {
+            estimate: stats::median(values),
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+        })
+    }
+}
+
+fn lines(roofline: &Roofline, seed: u64) -> Vec<Line> {
+    let subjects = || roofline.rows.iter().filter(|row| row.role == Role::Subject);
+    let is_common = |same: fn(&Measured, &Measured) -> bool| {
+        subjects().all(|row| subjects().next().is_some_and(|first| same(row, first)))
+    };
+    let one_load = is_common(|row, first| row.row.load == first.row.load);
+    let one_length = is_common(|row, first| {
+        (row.row.length, row.row.interval) == (first.row.length, first.row.interval)
+    });
+    let name = |row: &Measured| {
+        let mut name = match row.role {
+            Role::Subject => row.row.name(),
+            Role::Again(_) => format!("{}, again", row.row.name()),
+            Role::Bare => format!("bare loop, {}", row.row.mode.name()),
+        };
+        if let Some(events) = row.row.events().filter(|_| !one_length) {
+            name.extend([", ", &events.to_string(), " events"]);
+        }
+        if row.role == Role::Bare {
+            name.extend([", ", &row.response_bytes.to_string(), " B"]);
+        }
+        if !one_load {
+            name.extend([", ", &row.row.load.to_string()]);
+        }
+        name
+    };
+    let line = |row: &Measured| line(row, name(row), roofline, seed);
+    roofline.rows.iter().map(line).collect()
+}
+
+fn line(row: &Measured, name: String, roofline: &Roofline, seed: u64) -> Line {
+    let all = |value: fn(&Window) -> Option<f64>| -> Vec<f64> {
+        row.windows.iter().filter_map(value).collect()
+    };
+    let estimate = |value| Estimate::of(&all(value), seed);
+    let server_us = estimate(Window::server_us);
+    let ceiling = row.ceiling.map(|index| &roofline.rows[index]);
+    let ratio = ceiling.and_then(|ceiling| {
+        let bare: Vec<f64> = ceiling
+            .windows
+            .iter()
+            .filter_map(Window::server_us)
+            .collect();
+        let own = all(Window::server_us);
+        let ratios: Vec<f64> = own.iter().zip(bare).map(|(own, bare)| own / bare).collect();
+        Estimate::of(&ratios, seed)
+    });
+    let events = stats::median(&all(|window| Some(window.events_per_second())));
+    Line {
+        name,
+        server: row.row.server.clone(),
+        role: row.role,
+        mode: row.row.mode,
+        load: row.row.load.to_string(),
+        events: row.row.events(),
+        request_bytes: row.request_bytes,
+        response_bytes: row.response_bytes,
+        qps: estimate(|window| Some(window.qps())),
+        server_us,
+        client_us: estimate(Window::client_us),
+        to_ceiling: ratio,
+        requests_per_server_cpu_second: server_us.map(|us| 1e6 / us.estimate),
+        events_per_second: Some(events).filter(|events| {
+            row.row.mode != Mode::Json && row.role != Role::Bare && events.is_finite()
+        }),
+        latency_ns: curve(row, |window| &window.latency_ns),
+        ttft_ns: curve(row, |window| &window.ttft_ns),
+        spent: Spent {
+            client: parts(row, |window| window.client),
+            server: parts(row, |window| window.server),
+        },
+        failed: row.windows.iter().map(|window| window.failed).sum(),
+        limit: limit(row),
+        found: row.found.clone(),
+        windows: row.windows.clone(),
+    }
+}
+
+fn curve(row: &Measured, values: fn(&Window) -> &Vec<u64>) -> Vec<(f64, f64)> {
+    let at = |(index, quantile): (usize, f64)| {
+        let of = |window: &Window| values(window).get(index).copied().map(count);
+        let values: Vec<f64> = row.windows.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| (quantile, stats::median(&values)))
+    };
+    QUANTILES.into_iter().enumerate().filter_map(at).collect()
+}
+
+fn parts(row: &Measured, side: fn(&Window) -> Option<Side>) -> Option<Parts> {
+    let sides: Vec<(Side, f64)> = row
+        .windows
+        .iter()
+        .filter_map(|window| Some((side(window)?, count(window.requests))))
+        .collect();
+    let all = |value: fn(&Side) -> f64| {
+        let values: Vec<f64> = sides
+            .iter()
+            .map(|(side, requests)| value(side) * 1e6 / requests)
+            .collect();
+        stats::median(&values)
+    };
+    (!sides.is_empty()).then(|| {
+        let cpu = all(|side| side.cpu);
+        // The kernel splits time in hundredths of a second: only all rounds together tell.
+        let kernel: f64 = sides
+            .iter()
+            .map(|(side, _)| side.kernel.unwrap_or(0.0))
+            .sum();
+        let kernel = kernel / count(sides.len() as u64);
+        Parts {
+            user: cpu * (1.0 - kernel),
+            kernel: cpu * kernel,
+            wait: all(|side| side.wait.unwrap_or(0.0)),
+        }
+    })
+}
+
+/// The limit of most rounds.
+fn limit(row: &Measured) -> Option<Limit> {
+    let limits = || row.windows.iter().filter_map(|window| window.limit);
+    let times = |limit: Limit| limits().filter(|other| *other == limit).count();
+    limits().max_by_key(|limit| times(*limit))
+}
+
+fn rate(line: &Line) -> Option<String> {
+    let found = line.found.as_ref()?;
+    let name = &line.name;
+    Some(match (found.sustained, found.too_many) {
+        (Some(rate), Some(too_many)) => format!(
+            "{name}: sustains {rate:.0} requests/s at random times, not {too_many:.0} any more"
+        ),
+        (Some(rate), None) => format!("{name}: sustains {rate:.0} requests/s and more"),
+        (None, _) => format!("{name}: does not sustain even the lowest rate that was tried"),
+    })
+}
+
+fn limits(lines: &[Line]) -> Vec<String> {
+    let mut groups: Vec<(Limit, Vec<&str>)> = Vec::new();
+    for line in lines {
+        let Some(limit) = line.limit else { continue };
+        match groups.iter_mut().find(|(known, _)| *known == limit) {
+            Some((_, names)) => names.push(&line.name),
+            None => groups.push((limit, vec![&line.name])),
+        }
+    }
+    let sentence = |(limit, names): (Limit, Vec<&str>)| {
+        format!(
+            "limit: {} ({}): {}",
+            limit.name(),
+            limit.reason(),
+            names.join("; ")
+        )
+    };
+    groups.into_iter().map(sentence).collect()
+}
