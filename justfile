@@ -24,6 +24,10 @@ fuzz:
 bench:
     cargo bench --workspace
 
+# What asking for usage costs at most
+roofline:
+    cargo run --release -- roofline --scenario usage
+
 # Instructions per reply and request, and system calls, against their budgets (needs valgrind)
 instructions:
     bash perf/instructions

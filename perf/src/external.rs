@@ -54,7 +54,8 @@ impl Client {
     /// # Errors
     /// The command fails, takes too long or sends nothing.
     pub fn measure(&self, row: &Row, server: &Server, places: &Places) -> anyhow::Result<Window> {
-        let command = self.filled(row, &server.url);
+        let model = server.model(self.model.as_deref()).unwrap_or(MODEL);
+        let command = self.filled(row, &server.url, model);
         let wrong = |reason: String| UsageError(format!("--client-cmd {command:?}: {reason}"));
         let Some(counters) = server.counters() else {
             let name = &row.server;
@@ -102,7 +103,7 @@ impl Client {
         }
     }
 
-    fn filled(&self, row: &Row, url: &str) -> String {
+    fn filled(&self, row: &Row, url: &str, model: &str) -> String {
         let authority = url.trim_start_matches("http://");
         let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
         let concurrency = match row.load {
@@ -114,7 +115,7 @@ impl Client {
             .replace("{url}", url)
             .replace("{host}", host)
             .replace("{port}", port)
-            .replace("{model}", self.model.as_deref().unwrap_or(MODEL))
+            .replace("{model}", model)
             .replace("{stream}", if is_streamed { "true" } else { "false" })
             .replace(
                 "{usage}",
@@ -229,7 +230,7 @@ mod tests {
         assert!(client.tells_modes());
         let scenario = crate::scenario::find("usage", &crate::scenario::Changes::default());
         let row = &scenario.unwrap().rows[1];
-        let filled = client.filled(row, "http://127.0.0.1:80");
+        let filled = client.filled(row, "http://127.0.0.1:80", "stub");
         assert_eq!(
             filled,
             "http://127.0.0.1:80 127.0.0.1 80 stub true true 64 1.5"

@@ -6,6 +6,10 @@ use serde::Serialize;
 const BUSY: f64 = 0.9;
 /// Share of the open requests that are on the server's side if it is the one that waits.
 const MOST: f64 = 0.8;
+/// A client that neither runs nor wants to for half of the time pauses by itself.
+const IDLE: f64 = 0.5;
+/// A side that waits so long for a core while it is not busy waits for somebody else.
+const CROWDED: f64 = 0.2;
 /// Share of the rate that was asked for which counts as met.
 pub const SUSTAINED: f64 = 0.95;
 
@@ -49,6 +53,8 @@ pub enum Limit {
     ClientPauses,
     /// Neither: the time went to the kernel and to changing sides.
     Kernel,
+    /// Neither: other processes had the cores.
+    Others,
     /// None: the rate that was asked for was met.
     Rate,
     /// The server had no CPU time left.
@@ -66,6 +72,7 @@ impl Limit {
             Self::Client => "client",
             Self::ClientPauses => "client (pauses)",
             Self::Kernel => "kernel",
+            Self::Others => "other processes",
             Self::Rate => "none (rate met)",
             Self::Server => "server",
             Self::ServerPauses => "server (pauses)",
@@ -79,6 +86,7 @@ impl Limit {
             Self::Client | Self::Server => "its threads had no CPU time left",
             Self::ClientPauses => "the server had nothing to do most of the time",
             Self::Kernel => "neither side was busy, and requests spent their time between them",
+            Self::Others => "both sides waited for cores that neither of them kept busy",
             Self::Rate => "the rate that was asked for was met",
             Self::ServerPauses => {
                 "requests spent their time in it although it had CPU time left, as in a paced answer"
@@ -102,10 +110,13 @@ pub fn limit(evidence: &Evidence) -> Limit {
             Limit::Server
         };
     }
+    let waits = |load: Option<Load>| load.map_or(0.0, |load| load.waits);
     match (evidence.in_server, evidence.open) {
         (Some(inside), Some(open)) if inside >= MOST * open => Limit::ServerPauses,
         // A client whose connections nobody counted has at least one.
         (Some(inside), None) if inside >= MOST => Limit::ServerPauses,
+        (Some(_), None) if evidence.client.is_some() && client < IDLE => Limit::ClientPauses,
+        _ if waits(evidence.client).max(waits(evidence.server)) >= CROWDED => Limit::Others,
         (Some(_), None) => Limit::ClientPauses,
         _ if evidence.client.is_none() || evidence.server.is_none() => Limit::Unknown,
         _ => Limit::Kernel,
@@ -147,6 +158,12 @@ mod tests {
                 Some(load(0.5, 0.5)),
                 Some(load(0.93, 0.02)),
                 Limit::Client,
+            ),
+            (
+                "neither, both waiting",
+                Some(load(0.2, 0.5)),
+                Some(load(0.2, 0.5)),
+                Limit::Others,
             ),
             (
                 "neither",

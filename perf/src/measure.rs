@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use harness::UsageError;
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ use crate::window::{Asker, Window, count};
 const ALIKE: f64 = 0.02;
 /// The bare loop takes a request for whole when so many bytes are missing at most.
 const SLACK: usize = 32;
+/// Windows of slow rows are at most so many times longer.
+const LONGER: u32 = 64;
 /// A Poisson search ends when its bounds are so near.
 const PRECISION: f64 = 1.04;
 /// So many trials in a row make a rate a sustained one.
@@ -94,6 +96,8 @@ pub struct Roofline {
 /// A row with its server.
 struct Entry {
     asker: Asker,
+    /// How long its windows are.
+    length: Duration,
     measured: Measured,
     server: usize,
 }
@@ -123,6 +127,10 @@ pub fn measure(
     if settings.client.is_none() {
         run.add_ceilings()?;
     }
+    if settings.client.is_none() {
+        progress("warming up");
+        run.settle()?;
+    }
     run.add_null_tests();
     let has_rounds = run
         .entries
@@ -135,7 +143,7 @@ pub fn measure(
             Some(duration) => format!("round {}, {duration:?} in all", rounds + 1),
             None => format!("round {} of {}", rounds + 1, scenario.rounds),
         });
-        run.round(rounds, scenario.window)?;
+        run.round(rounds)?;
         rounds += 1;
     }
     for index in 0..run.entries.len() {
@@ -200,6 +208,7 @@ impl Run<'_> {
             }
             self.entries.push(Entry {
                 asker,
+                length: scenario.window,
                 measured,
                 server,
             });
@@ -276,6 +285,7 @@ impl Run<'_> {
         let server = Server::ceiling(request, probe.response, place)?;
         let entry = Entry {
             asker: entry.asker.clone().at(&server.url),
+            length: entry.length,
             measured: Measured {
                 role: Role::Bare,
                 ..entry.measured.clone()
@@ -301,6 +311,7 @@ impl Run<'_> {
             loads.push(load);
             let again = Entry {
                 asker: entry.asker.clone(),
+                length: entry.length,
                 measured: Measured {
                     role: Role::Again(index),
                     ..entry.measured.clone()
@@ -311,12 +322,37 @@ impl Run<'_> {
         }
     }
 
-    fn round(&mut self, round: usize, length: Duration) -> anyhow::Result<()> {
+    /// Measures each row once without keeping it, and makes the windows of slow rows longer.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        for entry in &mut self.entries {
+            let (row, server) = (&entry.measured.row, &self.servers[entry.server].1);
+            let longest = entry.length * LONGER;
+            if row.load == Load::Poisson {
+                continue;
+            }
+            loop {
+                let window = entry.asker.closed(server, entry.length);
+                if window.with_context(|| row.name())?.is_enough(row) {
+                    break;
+                }
+                entry.length *= 2;
+                let (name, length) = (row.name(), entry.length);
+                ensure!(
+                    length <= longest,
+                    "{name}: hardly an answer within {length:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, round: usize) -> anyhow::Result<()> {
         let rows = self.entries.len();
         for turn in order(round, rows) {
             let index = self.turn(turn);
             let Entry {
                 asker,
+                length,
                 measured,
                 server,
             } = &mut self.entries[index];
@@ -325,7 +361,7 @@ impl Run<'_> {
             }
             let server = &self.servers[*server].1;
             let window = match &self.settings.client {
-                None => asker.closed(server, length),
+                None => asker.closed(server, *length),
                 Some(client) => client.measure(&measured.row, server, &self.settings.places),
             };
             let shape = measured.row.shape();
@@ -355,6 +391,7 @@ impl Run<'_> {
             asker,
             measured,
             server,
+            ..
         } = &mut self.entries[index];
         let server = &self.servers[*server].1;
         let closed = asker.closed(server, window * 2)?.qps();

@@ -76,6 +76,9 @@ impl Server {
                 if !names("--served-model-name") {
                     words.extend([" --served-model-name ", MODEL]);
                 }
+                if !names("--log") {
+                    words.push_str(" --log warn");
+                }
                 let stub = Stub::start(&words, cores)?;
                 (stub.url.clone(), Process::Stub(stub))
             }
@@ -134,11 +137,12 @@ impl Server {
         Counters::read(&text)
     }
 
-    /// The model to ask for; `None` if the server has to be asked.
-    pub fn model(&self) -> Option<&'static str> {
+    /// The model to ask for where `wanted` is the user's wish; `None` if the server has to be asked.
+    pub fn model<'m>(&self, wanted: Option<&'m str>) -> Option<&'m str> {
         match self.process {
-            Process::Elsewhere => None,
-            Process::Command(_) | Process::Stub(_) => Some(MODEL),
+            Process::Command(_) => wanted.or(Some(MODEL)),
+            Process::Elsewhere => wanted,
+            Process::Stub(_) => Some(MODEL),
         }
     }
 }

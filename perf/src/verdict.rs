@@ -268,25 +268,24 @@ impl Comparison {
 
 impl Extra {
     fn sentence(&self) -> String {
-        let longer = count(self.row_bytes as u64) / count(self.base_bytes.max(1) as u64) - 1.0;
-        let bytes = format!(
-            "; its answers are {} longer ({} bytes, not {})",
-            percent(longer),
-            self.row_bytes,
-            self.base_bytes
-        );
-        let contained = if self.is_contained {
-            "the interval contains that cost"
+        let (now, before) = (self.row_bytes, self.base_bytes);
+        let longer = percent(count(now as u64) / count(before.max(1) as u64) - 1.0);
+        let is = if self.is_contained {
+            "contains"
         } else {
-            "the interval does not contain that cost"
+            "does not contain"
         };
         match (&self.bare, &self.beyond) {
             (Some(bare), Some(beyond)) => format!(
-                "{bytes}, for which the bare loop pays {:.3}: {contained} (beyond it {})",
+                ". Its answers are {longer} longer ({now} bytes, not {before}); that alone costs the bare \
+                 loop {:.3}, which the interval {is}, and leaves {}",
                 bare.estimate,
                 numbers(beyond)
             ),
-            _ => format!("{bytes}: {contained}, which is at most their share"),
+            _ => format!(
+                ". Its answers are {longer} longer ({now} bytes, not {before}); the interval {is} a cost \
+                 of at most that"
+            ),
         }
     }
 }
@@ -398,7 +397,7 @@ mod tests {
         let (less, more) = (qps.sentence(), cpu.sentence());
         assert!(less.contains("% fewer, 0.95"), "{less}");
         assert!(
-            more.contains("its answers are 5.0% longer (4200 bytes, not 4000)"),
+            more.contains("Its answers are 5.0% longer (4200 bytes, not 4000)"),
             "{more}"
         );
         assert!(run(12.12)[3].extra.as_ref().unwrap().is_contained);

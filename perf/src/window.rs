@@ -90,6 +90,15 @@ impl Window {
             .map(|side| side.cpu * 1e6 / count(self.requests))
     }
 
+    /// Answers enough to tell a rate by: more than those that had been asked for before it began.
+    pub fn is_enough(&self, row: &Row) -> bool {
+        let connections = match row.load {
+            Load::Concurrency(connections) => connections,
+            Load::Burst | Load::Poisson => BURST,
+        };
+        self.requests >= 2 * connections as u64
+    }
+
     /// Names the limit by the evidence.
     #[must_use]
     pub fn judged(mut self) -> Self {
@@ -149,7 +158,7 @@ impl Asker {
             Arc::new(tokenizer),
         );
         let config = Config {
-            model: model.or_else(|| server.model()).map(Into::into),
+            model: server.model(model).map(Into::into),
             stream: row.mode != Mode::Json,
             include_usage: row.mode.wants_usage(),
             continuous_usage: row.mode == Mode::Continuous,
@@ -234,7 +243,7 @@ impl Asker {
         let (ticks, after) = (Ticks::own().since(ticks), server.counters());
         let totals = &run.totals;
         ensure!(
-            totals.completed > 0,
+            totals.completed > 0 || totals.failed.is_empty(),
             "{} gave no good answer: {:?}",
             config.url,
             totals.failed

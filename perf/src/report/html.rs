@@ -88,6 +88,7 @@ fn table(lines: &[Line]) -> String {
         "",
         "requests/s",
         "95% interval",
+        "limit",
         "server CPU",
         "client CPU",
         "× ceiling",
@@ -97,7 +98,6 @@ fn table(lines: &[Line]) -> String {
         "TTFT p50",
         "events/s",
         "response",
-        "limit",
     ];
     let mut table = String::from("<div class=\"wide\"><table>\n<tr>");
     for name in header {
@@ -124,6 +124,7 @@ fn cells(line: &Line) -> [String; 13] {
         line.name.clone(),
         number(line.qps, 0),
         interval(line.qps, 0),
+        line.limit.map_or("", crate::limit::Limit::name).to_owned(),
         micros(line.server_us),
         micros(line.client_us),
         number(line.to_ceiling, 2),
@@ -133,7 +134,6 @@ fn cells(line: &Line) -> [String; 13] {
         at(&line.ttft_ns, 0.5),
         line.events_per_second.map_or_else(String::new, thousands),
         format!("{} B", line.response_bytes),
-        line.limit.map_or("", crate::limit::Limit::name).to_owned(),
     ]
 }
 
