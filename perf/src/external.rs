@@ -180,7 +180,7 @@ fn window(first: &Sample, last: &Sample, places: &Places) -> Window {
             server: server_side.map(|side| side.load(seconds, server_lanes)),
             open: None,
             in_server: Some(counted.inside / seconds),
-            of_target: None,
+            ..Evidence::default()
         },
         ..Window::default()
     }

@@ -39,7 +39,9 @@ pub struct Evidence {
     pub open: Option<f64>,
     /// Requests that the server was busy with, by its own clock, on average.
     pub in_server: Option<f64>,
-    /// Achieved rate as a share of the rate that was asked for, in an open loop.
+    /// Requests/s that fell due, in an open loop.
+    pub offered: Option<f64>,
+    /// Answers as a share of those requests, each a second.
     pub of_target: Option<f64>,
 }
 

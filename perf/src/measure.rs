@@ -395,6 +395,7 @@ impl Run<'_> {
         } = &mut self.entries[index];
         let server = &self.servers[*server].1;
         let closed = asker.closed(server, window * 2)?.qps();
+        ensure!(closed > 0.0, "{}: hardly an answer", measured.row.name());
         let search = Search {
             low: closed / BELOW,
             high: closed * BEYOND,
@@ -408,6 +409,7 @@ impl Run<'_> {
             let window = asker.at_rate(server, target, trial, seed)?;
             let tried = Trial {
                 target,
+                offered: window.evidence.offered.unwrap_or(target),
                 achieved: window.qps(),
                 failed: window.failed,
             };

@@ -216,7 +216,9 @@ impl Asker {
         let mut asker = self.clone();
         asker.config.seed = seed;
         let mut window = asker.measure(server, Arrival::Poisson(rate), length)?;
-        window.evidence.of_target = Some(window.qps() / rate);
+        let offered = count(window.requests + window.failed) / length.as_secs_f64();
+        window.evidence.offered = Some(offered);
+        window.evidence.of_target = Some(window.qps() / offered);
         Ok(window.judged())
     }
 

@@ -209,10 +209,15 @@ impl Report {
             format!("{name} {} {threads}{cores}", place.workers)
         };
         let places = &self.settings.places;
+        let rounds = match self.settings.rounds {
+            0 => "rates searched one after the other".to_owned(),
+            rounds => format!(
+                "{rounds} interleaved rounds of {:.0} ms",
+                self.settings.window * 1000.0
+            ),
+        };
         format!(
-            "{} interleaved rounds of {:.0} ms; {}, {}; {}, {} cores, {}",
-            self.settings.rounds,
-            self.settings.window * 1000.0,
+            "{rounds}; {}, {}; {}, {} cores, {}",
             side("server", &places.server),
             side("client", &places.client),
             self.machine.cpu,
