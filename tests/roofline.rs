@@ -16,7 +16,7 @@ impl File {
     fn new(name: &str, rows: &str) -> Self {
         let name = format!("stubline-roofline-{name}-{}.toml", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let head = "about = \"test\"\nwindow = \"20ms\"\nrounds = 6\n";
+        let head = "about = \"test\"\nwindow = \"40ms\"\nrounds = 6\n";
         std::fs::write(&path, format!("{head}{rows}")).unwrap();
         Self(path)
     }

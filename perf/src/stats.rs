@@ -63,15 +63,19 @@ fn median_of(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The median with its interval, if there are values enough.
+/// The median with its interval, if there are values enough; what is not finite is none.
 ///
 /// The percentile bootstrap of few values is too narrow, so its levels are moved out as Hesterberg
 /// ("What Teachers Should Know About the Bootstrap", 2015, section 5.3) does; and it is no narrower than
 /// the interval of the sign test, which holds whatever the distribution.
 pub fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
-    if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) {
+    let mut sorted: Vec<f64> = values.to_vec();
+    sorted.retain(|value| value.is_finite());
+    if sorted.len() < FEWEST {
         return None;
     }
+    sorted.sort_unstable_by(f64::total_cmp);
+    let values = &*sorted;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut sample = vec![0.0; values.len()];
     let mut medians: Vec<f64> = std::iter::repeat_with(|| {
@@ -84,13 +88,11 @@ pub fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
     .collect();
     medians.sort_unstable_by(f64::total_cmp);
     let outside = rank(tail(values.len()));
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
     let beyond = beyond(values.len());
     Some(Interval {
-        low: medians[outside].min(sorted[beyond]),
+        low: medians[outside].min(values[beyond]),
         estimate: median(values),
-        high: medians[RESAMPLES - 1 - outside].max(sorted[sorted.len() - 1 - beyond]),
+        high: medians[RESAMPLES - 1 - outside].max(values[values.len() - 1 - beyond]),
     })
 }
 
@@ -271,6 +273,8 @@ mod tests {
     fn too_few_or_missing_values_have_no_interval() {
         assert_eq!(median_interval(&[1.0; 5], 0), None);
         assert_eq!(ratio(&[1.0; 6], &[0.0; 6], 0), None);
+        let gap = ratio(&[1.0, 2.0, 2.0, f64::NAN, 2.0, 2.0, 2.0, 3.0], &[1.0; 8], 0).unwrap();
+        assert!((gap.estimate - 2.0).abs() < 1e-9);
         let same = ratio(&[2.0; 6], &[1.0; 6], 0).unwrap();
         assert!((same.low - 2.0).abs() < 1e-9 && (same.high - 2.0).abs() < 1e-9);
     }

@@ -160,12 +160,17 @@ impl Pair<'_> {
         })
     }
 
+    /// By round, not a number where a round has none.
     fn values(&self, row: &Measured) -> Option<Vec<f64>> {
         let value = |window: &Window| match self.quantity {
-            Quantity::RequestsPerSecond => Some(window.qps()),
-            Quantity::ServerCpu => window.server_us(),
+            Quantity::RequestsPerSecond => window.qps(),
+            Quantity::ServerCpu => window.server_us().unwrap_or(f64::NAN),
         };
-        row.windows.iter().map(value).collect()
+        let values: Vec<f64> = row.windows.iter().map(value).collect();
+        values
+            .iter()
+            .any(|value| value.is_finite())
+            .then_some(values)
     }
 
     fn extra(&self, ratio: &Interval) -> Extra {

@@ -246,8 +246,10 @@ impl Machine {
 impl Estimate {
     fn of(values: &[f64], seed: u64) -> Option<Self> {
         let interval = stats::median_interval(values, seed);
+        let is_number = |value: &&f64| value.is_finite();
+        let values: Vec<f64> = values.iter().filter(is_number).copied().collect();
         (!values.is_empty()).then(|| Self {
-            estimate: stats::median(values),
+            estimate: stats::median(&values),
             low: interval.map(|interval| interval.low),
             high: interval.map(|interval| interval.high),
         })
@@ -292,13 +294,9 @@ fn line(row: &Measured, name: String, roofline: &Roofline, seed: u64) -> Line {
     let server_us = estimate(Window::server_us);
     let ceiling = row.ceiling.map(|index| &roofline.rows[index]);
     let ratio = ceiling.and_then(|ceiling| {
-        let bare: Vec<f64> = ceiling
-            .windows
-            .iter()
-            .filter_map(Window::server_us)
-            .collect();
-        let own = all(Window::server_us);
-        let ratios: Vec<f64> = own.iter().zip(bare).map(|(own, bare)| own / bare).collect();
+        let us = |window: &Window| window.server_us().unwrap_or(f64::NAN);
+        let pairs = row.windows.iter().zip(&ceiling.windows);
+        let ratios: Vec<f64> = pairs.map(|(own, bare)| us(own) / us(bare)).collect();
         Estimate::of(&ratios, seed)
     });
     let events = stats::median(&all(|window| Some(window.events_per_second())));
