@@ -62,7 +62,7 @@ fn reply_to(
         include_usage: request.stream_options.include_usage,
         prompt: call.wants_facts.then(|| {
             let decisive = request.prompt.decisive_text();
-            let decoded = || prompt.texts.first().map(|text| &**text);
+            let decoded = || Some(&*prompt[0].text);
             decisive.or_else(decoded).unwrap_or_default().to_owned()
         }),
         ..facts.clone()
@@ -75,7 +75,7 @@ fn reply_to(
     }
     let envelope = envelope(stub, request, &prompt, call, context, policy);
     let quick = if is_usual && plain::may_be(stub, request, policy) {
-        let script = play::script(stub, request, &prompt.texts[0]);
+        let script = play::script(stub, request, &prompt[0].text);
         plain::reply(stub, request, &prompt, &script, envelope)
     } else {
         Err(envelope)
@@ -107,7 +107,7 @@ fn reply_to(
 fn is_usual(request: &Request<'_>, prompt: &Counted<'_>) -> bool {
     let sampling = &request.sampling;
     sampling.n == 1
-        && prompt.each.len() == 1
+        && prompt.count() == 1
         && sampling.logprobs.is_none()
         && sampling.prompt_logprobs.is_none()
         && request.output_mode.is_none()
@@ -134,7 +134,9 @@ fn envelope(
         model: stub.names[0].clone(),
         output_mode: request.output_mode,
         prompt_logprobs: None,
-        prompt_text: request.return_prompt_text.then(|| prompt.texts.concat()),
+        prompt_text: request
+            .return_prompt_text
+            .then(|| prompt.iter().map(|one| &*one.text).collect()),
         prompt_token_ids: None,
         usage,
     }

@@ -41,7 +41,7 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
     stub.dialect.check_sampling(sampling, limit)?;
     logprobs("sample", "logprobs", sampling.logprobs)?;
     logprobs("prompt", "prompt_logprobs", sampling.prompt_logprobs)?;
-    let waiting = sampling.n.saturating_mul(prompt.each.len() as i128);
+    let waiting = sampling.n.saturating_mul(prompt.count() as i128);
     if waiting > MAX_CHOICES {
         let message = format!(
             "{waiting} choices are more than the {MAX_CHOICES} that this stub plays at once."

@@ -1,6 +1,7 @@
 //! Prompts as the model would see them: rendered, counted, bounded.
 
 use std::borrow::Cow;
+use std::ops::Index;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use wire::failure::Failure;
@@ -11,10 +12,9 @@ use crate::stub::Stub;
 /// The prompts of a request with their token counts.
 #[derive(Debug)]
 pub(crate) struct Counted<'r> {
-    /// What each prompt says, chat messages being rendered.
-    pub(crate) texts: Vec<Cow<'r, str>>,
-    /// Tokens of each prompt.
-    pub(crate) each: Vec<u64>,
+    /// The first prompt, mostly the only one, apart so that it costs no allocation.
+    first: One<'r>,
+    others: Vec<One<'r>>,
     /// Tokens of all prompts.
     pub(crate) tokens: u64,
     /// Tokens of the longest.
@@ -24,15 +24,43 @@ pub(crate) struct Counted<'r> {
     is_completion: bool,
 }
 
-impl Counted<'_> {
+/// One prompt.
+#[derive(Debug)]
+pub(crate) struct One<'r> {
+    /// What it says, chat messages being rendered.
+    pub(crate) text: Cow<'r, str>,
+    pub(crate) tokens: u64,
+}
+
+impl<'r> Counted<'r> {
     /// Token ids of each prompt.
     pub(crate) fn ids(&self, stub: &Stub) -> Vec<Vec<u32>> {
         if let Some(ids) = self.given_ids {
             return ids.to_vec();
         }
         let vocab = &stub.engine.tokenizer.vocab;
-        let encode = |text: &Cow<'_, str>| vocab.encode(text, self.is_completion);
-        self.texts.iter().map(encode).collect()
+        let encode = |one: &One<'_>| vocab.encode(&one.text, self.is_completion);
+        self.iter().map(encode).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &One<'r>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Number of prompts.
+    pub(crate) fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+}
+
+impl<'r> Index<usize> for Counted<'r> {
+    type Output = One<'r>;
+
+    fn index(&self, number: usize) -> &One<'r> {
+        match number.checked_sub(1) {
+            None => &self.first,
+            Some(number) => &self.others[number],
+        }
     }
 }
 
@@ -40,17 +68,23 @@ impl Counted<'_> {
 pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted<'r>, Failure> {
     let vocab = &stub.engine.tokenizer.vocab;
     let is_completion = request.endpoint == Endpoint::Completions;
-    let (texts, each, given_ids) = match &request.prompt {
+    let one = |text: Cow<'r, str>, tokens: usize| One {
+        text,
+        tokens: tokens as u64,
+    };
+    let mut given_ids = None;
+    let (first, others) = match &request.prompt {
         Prompt::Messages(_) => {
             let text = text(stub, request)?.unwrap_or_default();
             let tokens = vocab.count(&text);
-            (vec![text], vec![tokens], None)
+            (Some(one(text, tokens)), Vec::new())
         }
         Prompt::Texts(texts) => {
-            let count = |text: &Cow<'_, str>| vocab.encode(text, true).len();
-            let each = texts.iter().map(count).collect();
-            let texts = texts.iter().map(|text| Cow::Borrowed(&**text)).collect();
-            (texts, each, None)
+            let counted = |text: &'r Cow<'_, str>| {
+                one(Cow::Borrowed(&**text), vocab.encode(text, true).len())
+            };
+            let mut prompts = texts.iter().map(counted);
+            (prompts.next(), prompts.collect())
         }
         Prompt::Ids(ids) => {
             let mut all = ids.iter().flatten();
@@ -58,15 +92,22 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
                 let message = format!("Token id {unknown} is out of vocabulary");
                 return Err(Failure::bad_request(message, None));
             }
-            let texts = ids.iter().map(|ids| vocab.decode(ids).into()).collect();
-            (texts, ids.iter().map(Vec::len).collect(), Some(&ids[..]))
+            given_ids = Some(&ids[..]);
+            let decoded = |ids: &Vec<u32>| one(vocab.decode(ids).into(), ids.len());
+            let mut prompts = ids.iter().map(decoded);
+            (prompts.next(), prompts.collect())
         }
     };
-    if texts.is_empty() || (is_completion && texts.len() == 1 && each == [0]) {
+    let is_empty = |first: &One<'_>| is_completion && others.is_empty() && first.tokens == 0;
+    let Some(first) = first.filter(|first| !is_empty(first)) else {
         return Err(stub.dialect.no_prompts());
-    }
-    let each: Vec<u64> = each.into_iter().map(|count| count as u64).collect();
-    let longest = each.iter().copied().max().unwrap_or(0);
+    };
+    let others: Vec<One<'r>> = others;
+    let rest = others.iter().map(|one| one.tokens);
+    let (tokens, longest) = (
+        first.tokens + rest.clone().sum::<u64>(),
+        rest.fold(first.tokens, u64::max),
+    );
     if let Some(context) = stub
         .engine
         .max_model_len
@@ -77,9 +118,9 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
         return Err(stub.dialect.prompt_too_long(seen, context));
     }
     Ok(Counted {
-        texts,
-        tokens: each.iter().sum(),
-        each,
+        first,
+        others,
+        tokens,
         longest,
         given_ids,
         is_completion,

@@ -50,7 +50,7 @@ impl Vocab {
     pub fn count(&self, text: &str) -> usize {
         match self {
             Self::Byte => text.len(),
-            Self::Char if text.is_ascii() => text.len(),
+            Self::Char if is_ascii(text) => text.len(),
             Self::Char => text.chars().count(),
             Self::Huggingface(_) => self.encode(text, false).len(),
             Self::Word => words(text).count(),
@@ -76,7 +76,7 @@ impl Vocab {
     pub fn tokens_as<T>(&self, text: &str, make: impl Fn(Token) -> T) -> Vec<T> {
         match self {
             // A character is a byte, and so is a token.
-            Self::Byte | Self::Char if text.is_ascii() => {
+            Self::Byte | Self::Char if is_ascii(text) => {
                 let token = |byte: u8| make(token(byte.into(), 1));
                 text.bytes().map(token).collect()
             }
@@ -170,6 +170,11 @@ impl Vocab {
             Self::Word => true,
         }
     }
+}
+
+/// Whether each byte is a character; looking at all is quicker than a search that may stop.
+fn is_ascii(text: &str) -> bool {
+    text.bytes().fold(0, |all, byte| all | byte) < 0x80
 }
 
 fn token(id: u32, bytes: usize) -> Token {

@@ -428,39 +428,43 @@ pub(crate) fn escaped_length(text: &str) -> usize {
 }
 
 /// Bytes at the front that stand in a JSON string as they are: up to a quote, a backslash or a control
-/// character below 0x20. Blocks without one are passed over as a whole.
+/// character below 0x20. Most strings are short; of the others, blocks are passed over as a whole.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
-    const BLOCK: usize = 16;
+    const BLOCK: usize = 32;
     let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let is_plain = |block: &[u8; BLOCK]| {
-        !block
-            .iter()
-            .fold(false, |found, &byte| found | is_special(byte))
+        let found = block.iter().map(|&byte| u8::from(is_special(byte)));
+        found.fold(0, |all, one| all | one) == 0
     };
-    let passed = BLOCK * blocks.iter().take_while(|block| is_plain(block)).count();
-    passed + plain_length_by_words(&bytes[passed..])
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        if let Some(at) = special_at(*word) {
+            return bytes.len() - rest.len() + at;
+        }
+        rest = behind;
+        while let Some((block, behind)) = rest.split_first_chunk()
+            && is_plain(block)
+        {
+            rest = behind;
+        }
+    }
+    let mut tail = rest.iter();
+    let run = tail.position(|&byte| is_special(byte));
+    bytes.len() - rest.len() + run.unwrap_or(rest.len())
 }
 
-/// The same, eight bytes looked at together, a bit in each for what was found.
-fn plain_length_by_words(bytes: &[u8]) -> usize {
+/// Where the first special byte of eight stands. All are looked at together, a bit in each for what was
+/// found.
+fn special_at(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     // The lowest bit that is set is right; those above it may be borrowed.
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & HIGH;
-    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
-    let (words, tail) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let quotes = below(word ^ (ONES * u64::from(b'"')), 1);
-        let backslashes = below(word ^ (ONES * u64::from(b'\\')), 1);
-        let found = below(word, 0x20) | quotes | backslashes;
-        if found != 0 {
-            return index * 8 + found.trailing_zeros() as usize / 8;
-        }
-    }
-    let run = tail.iter().position(is_special).unwrap_or(tail.len());
-    words.len() * 8 + run
+    let word = u64::from_le_bytes(word);
+    let quotes = below(word ^ (ONES * u64::from(b'"')), 1);
+    let backslashes = below(word ^ (ONES * u64::from(b'\\')), 1);
+    let found = below(word, 0x20) | quotes | backslashes;
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
 #[cfg(test)]
@@ -549,7 +553,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn plain_runs_end_at_the_first_special_byte(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn plain_runs_end_at_the_first_special_byte(mut bytes in prop::collection::vec(0x20_u8..0x7f, 0..99), places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3)) {
+            for (at, byte) in places {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
+            }
             let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
             let expected = bytes.iter().position(is_special).unwrap_or(bytes.len());
             prop_assert_eq!(plain_length(&bytes), expected);

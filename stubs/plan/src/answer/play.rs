@@ -72,8 +72,8 @@ impl<'a> Answer<'a> {
 
     /// Plays the script of each prompt.
     pub(crate) fn play(&mut self) -> Result<(), Failure> {
-        for (number, text) in self.prompt.texts.iter().enumerate() {
-            let script = script(self.stub, self.request, text);
+        for (number, prompt) in self.prompt.iter().enumerate() {
+            let script = script(self.stub, self.request, &prompt.text);
             self.look_up(number, &script);
             self.plan.pauses.extend(&script.pauses);
             self.choices(number, &script);
@@ -119,7 +119,7 @@ impl<'a> Answer<'a> {
     /// The choices of one prompt.
     fn choices(&mut self, number: usize, script: &Script) {
         let engine = &self.stub.engine;
-        let rules = rules(self.stub, self.request, self.prompt.each[number]);
+        let rules = rules(self.stub, self.request, self.prompt[number].tokens);
         self.limits.push(rules.max_tokens);
         let streaming = &self.stub.streaming;
         let interval = self.request.stream_interval.unwrap_or(1);
@@ -154,7 +154,7 @@ impl<'a> Answer<'a> {
     fn track(&self, number: usize, said: Said) -> Track {
         let is_chat = self.request.endpoint == Endpoint::Chat;
         let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
-        let is_over = || ReasoningParser::is_over(&self.prompt.texts[number]);
+        let is_over = || ReasoningParser::is_over(&self.prompt[number].text);
         let parser = parser.map(|parser| (parser, is_over()));
         let style = |asked: i128| Style {
             as_ids: self
@@ -184,7 +184,7 @@ impl<'a> Answer<'a> {
         let mut track = Track::new(said, voice);
         track.logprobs = logprobs.map(Into::into);
         track.opening = opening;
-        track.prompt_tokens = self.prompt.each[number];
+        track.prompt_tokens = self.prompt[number].tokens;
         track.reasoning_tokens = parser.map(|(parser, is_over)| {
             reasoning_tokens(self.stub, parser, &track.said, is_over).into()
         });
@@ -218,7 +218,7 @@ impl<'a> Answer<'a> {
             prompt_token_ids: (echo || self.request.return_token_ids && self.tells_prompt())
                 .then(|| ids.clone()),
             text: if echo {
-                self.prompt.texts[number].to_string()
+                self.prompt[number].text.to_string()
             } else {
                 String::new()
             },
@@ -298,7 +298,7 @@ impl<'a> Answer<'a> {
                 first_due: self.plan.pace.due(0),
                 last_due: timeline::whole_due(&self.plan, std::slice::from_ref(track)),
                 max_tokens: self.limits[number],
-                prompt_tokens: self.prompt.each[number],
+                prompt_tokens: self.prompt[number].tokens,
                 steps: track.said.outputs.len() as u64,
                 tokens: track.said.tokens,
             }

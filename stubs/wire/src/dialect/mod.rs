@@ -92,7 +92,7 @@ impl Dialect {
         endpoint: Endpoint,
         content_type: Option<&str>,
         body: &'a [u8],
-    ) -> Result<Request<'a>, Failure> {
+    ) -> Result<Box<Request<'a>>, Failure> {
         match self {
             Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body),
         }

@@ -59,7 +59,7 @@ impl<'a> RequestHead<'a> {
         let (_, value) = self
             .headers
             .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+            .find(|(known, _)| is_named(known, name))?;
         std::str::from_utf8(value).ok()
     }
 
@@ -201,6 +201,11 @@ const METHODS: [&str; 35] = [
     "QUERY",
 ];
 
+/// Whether a header has that name, whatever its case; mostly it is written in lower case.
+fn is_named(header: &str, name: &str) -> bool {
+    header.len() == name.len() && (header == name || header.eq_ignore_ascii_case(name))
+}
+
 fn is_method(method: &str) -> bool {
     matches!(method, "POST" | "GET") || METHODS.contains(&method)
 }
@@ -250,7 +255,7 @@ impl Fields {
             length: None,
         };
         for header in headers {
-            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            let is = |name: &str| is_named(header.name, name);
             let value = || header.value.trim_ascii();
             match header.name.len() {
                 6 if is("expect") => {

@@ -16,10 +16,10 @@ const ROLES: [&str; 3] = ["user", "assistant", "system"];
 
 impl<'a> Request<'a> {
     /// Reads a body that holds nothing but usual members, each once; `None` is for the whole schema.
-    pub(crate) fn usual(endpoint: Endpoint, body: &'a [u8]) -> Option<Self> {
+    pub(crate) fn usual(endpoint: Endpoint, body: &'a [u8]) -> Option<Box<Self>> {
         let mut reading = Reading {
             reader: Reader::new(body).ok()?,
-            request: Self::new(endpoint),
+            request: Box::new(Self::new(endpoint)),
             has_options: false,
             has_prompt: false,
         };
@@ -38,7 +38,7 @@ impl<'a> Request<'a> {
 /// A request on its way from the text.
 struct Reading<'a> {
     reader: Reader<'a>,
-    request: Request<'a>,
+    request: Box<Request<'a>>,
     /// `stream_options` has members.
     has_options: bool,
     has_prompt: bool,

@@ -12,7 +12,7 @@ pub(crate) fn parse<'a>(
     endpoint: Endpoint,
     content_type: Option<&str>,
     body: &'a [u8],
-) -> Result<Request<'a>, Failure> {
+) -> Result<Box<Request<'a>>, Failure> {
     check_content_type(content_type)?;
     if let Some(request) = Request::usual(endpoint, body) {
         return Ok(request);
@@ -25,7 +25,7 @@ fn parse_whole<'a>(
     endpoint: Endpoint,
     content_type: Option<&str>,
     body: &'a [u8],
-) -> Result<Request<'a>, Failure> {
+) -> Result<Box<Request<'a>>, Failure> {
     let mut body = json(content_type, body)?;
     if let Some(Json::Object(members)) = &mut body {
         match endpoint {
@@ -43,7 +43,8 @@ fn parse_whole<'a>(
         Endpoint::Chat => schema::CHAT,
         Endpoint::Completions => schema::COMPLETIONS,
     };
-    Ok(Request::from_checked(endpoint, checked(body, fields)?))
+    let members = checked(body, fields)?;
+    Ok(Request::from_checked(endpoint, members).into())
 }
 
 /// The body of `/inference/v1/generate`, whose sampling parameters are an object of their own.
