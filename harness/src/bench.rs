@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use vocab::Tokenizer;
@@ -59,6 +60,11 @@ pub struct Config {
     pub seed: u64,
     /// How long requests are sent before those that count.
     pub warm_up: Duration,
+    /// End the run before its limit once half the 95% interval of the mean throughput is no wider than
+    /// this share of it.
+    pub until_stable: Option<f64>,
+    /// Set by anybody to end the run early.
+    pub interrupt: Arc<AtomicBool>,
     /// What is kept of each request.
     pub keep: Keep,
     /// Keep time and size of every event, where records are kept.
@@ -94,6 +100,8 @@ impl Config {
             api_key: None,
             seed: 0,
             warm_up: Duration::ZERO,
+            until_stable: None,
+            interrupt: Arc::default(),
             keep: Keep::Records,
             keep_events: false,
             cores: None,
@@ -189,6 +197,21 @@ pub struct Run {
     pub client: Cpu,
     /// What the server took, from the end of the warm-up, if its metrics tell.
     pub server: Option<Cpu>,
+    /// How well the throughput is known, if the run was to last until it is.
+    pub stability: Option<Stability>,
+    /// The run was ended early.
+    pub interrupted: bool,
+}
+
+/// How well a mean throughput is known.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Stability {
+    /// Windows of half a second that it comes from.
+    pub windows: u64,
+    /// Half its 95% interval as a share of it; none from a few windows.
+    pub half_width: Option<f64>,
+    /// That is as little as was asked for.
+    pub is_stable: bool,
 }
 
 impl Run {
@@ -247,6 +270,8 @@ pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::
         totals: load.totals,
         client: load.client,
         server,
+        stability: load.stability,
+        interrupted: load.interrupted,
     })
 }
 

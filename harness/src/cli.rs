@@ -3,10 +3,12 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
+use tokio::signal::unix::{SignalKind, signal};
 use vocab::Tokenizer;
 use wire::request::Endpoint;
 
@@ -21,9 +23,17 @@ const EXAMPLES: &str = "\
 Examples:
   stubline bench --stub max --load burst --requests 20000
   stubline bench --url http://127.0.0.1:8000 --dataset prompts.jsonl --load poisson:50 --duration 30s
+  stubline bench --stub max --load concurrency:64 --warm-up 2s --until-stable
 
-Exit code: 0 all samples completed, 1 a sample failed, 2 wrong usage or input,
-4 all completed, but the server's token counts are the primary ones and some are missing.";
+Exit code: 0 all samples completed, 1 a sample failed or the run was interrupted, 2 wrong usage or
+input, 4 all completed, but the server's token counts are the primary ones and some are missing.";
+
+const UNTIL_STABLE: &str = "\
+End once the 95% interval of the mean throughput is within ± this share [=1%]
+
+The throughput is taken in windows of half a second from the end of the warm-up, six at least. All
+of them count, a slow start too: leave it out with --warm-up. The run ends after --duration in any
+case; the report says how well the throughput is known then.";
 
 /// Arguments of the benchmark client.
 #[derive(Clone, Debug, clap::Args)]
@@ -64,9 +74,24 @@ pub struct Args {
     /// Number of requests
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     requests: Option<u64>,
-    /// How long to send requests: 250ms, 10s, 1m [default: 10s]
+    /// How long to send requests behind the warm-up: 250ms, 10s, 1m [default: 10s, 60s with --until-stable]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
+    /// Send requests for this long first, which count in no figure
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    warm_up: Duration,
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1%",
+        value_parser = share,
+        conflicts_with = "requests",
+        help = "End once the 95% interval of the mean throughput is within ± this share [=1%]",
+        long_help = UNTIL_STABLE
+    )]
+    until_stable: Option<f64>,
     /// Ask for streamed answers
     #[arg(
         long,
@@ -139,6 +164,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     if let Some(stub) = &stub {
         config.url.clone_from(&stub.url);
     }
+    end_at_signal(&config.interrupt)?;
     let run = bench::run(&config)?;
     drop(stub);
     let summary = Summary::new(&run, &config);
@@ -155,6 +181,40 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         .write_all(printed.as_bytes())
         .context("failed to print the report")?;
     Ok(summary.exit_code())
+}
+
+/// Ends the run at the first SIGINT or SIGTERM, and the process at the second.
+fn end_at_signal(interrupt: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let interrupt = Arc::clone(interrupt);
+    let entered = runtime.enter();
+    let (mut int, mut term) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    drop(entered);
+    std::thread::spawn(move || {
+        let mut next = || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = int.recv() => {}
+                    _ = term.recv() => {}
+                }
+            });
+        };
+        next();
+        interrupt.store(true, Ordering::Relaxed);
+        next();
+        exit_now();
+    });
+    Ok(())
+}
+
+#[expect(clippy::exit, reason = "a second signal ends the process at once")]
+fn exit_now() -> ! {
+    std::process::exit(130)
 }
 
 impl Args {
@@ -179,7 +239,10 @@ impl Args {
         let limit = match (self.requests, self.duration) {
             (Some(0), _) => return Err(UsageError("--requests must be at least 1".into())),
             (Some(requests), _) => Limit::Requests(requests),
-            (None, duration) => Limit::Duration(duration.unwrap_or(Duration::from_secs(10))),
+            (None, duration) => {
+                let seconds = if self.until_stable.is_some() { 60 } else { 10 };
+                Limit::Duration(duration.unwrap_or_else(|| Duration::from_secs(seconds)))
+            }
         };
         let samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
         if self.url.is_none() && self.stub.is_none() {
@@ -203,6 +266,8 @@ impl Args {
             max_tokens: self.max_tokens,
             api_key: self.api_key,
             seed: self.seed,
+            warm_up: self.warm_up,
+            until_stable: self.until_stable,
             keep_events: self.report_dir.is_some(),
             progress: true,
             ..defaults
@@ -217,6 +282,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     is_some
         .then_some(duration)
         .ok_or("expected a time above 0 such as 250ms, 10s or 1m")
+}
+
+/// Reads a percentage between 0 and 100 as a share.
+fn share(text: &str) -> Result<f64, &'static str> {
+    let number = text
+        .strip_suffix('%')
+        .and_then(|number| number.parse().ok());
+    let share = number.map(|number: f64| number / 100.0);
+    let usable = share.filter(|share| (f64::MIN_POSITIVE..1.0).contains(share));
+    usable.ok_or("expected a percentage such as 1% or 0.5%")
 }
 
 fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
@@ -295,9 +370,10 @@ mod tests {
             "--stub echo --model m --dialect openai --endpoint completions --dataset random:5,6 \
              --tokenizer word --load burst --requests 7 --stream off --no-stream-include-usage \
              --token-count-source server --max-tokens 8 --connections 9 --workers 3 \
-             --timeout 1.5s --api-key k --seed 4 --report-dir d --format json",
+             --timeout 1.5s --api-key k --seed 4 --report-dir d --format json --warm-up 2s",
         )
         .unwrap();
+        assert_eq!(config.warm_up, Duration::from_secs(2));
         assert_eq!(
             (config.load, config.limit),
             (Arrival::Burst, Limit::Requests(7))
@@ -322,6 +398,23 @@ mod tests {
     }
 
     #[test]
+    fn a_run_until_stable_lasts_a_minute_at_most_unless_told() {
+        let minute = Limit::Duration(Duration::from_mins(1));
+        for (flags, allowed, limit) in [
+            ("--until-stable", 0.01, minute),
+            ("--until-stable=2.5%", 0.025, minute),
+            (
+                "--until-stable --duration 5s",
+                0.01,
+                Limit::Duration(Duration::from_secs(5)),
+            ),
+        ] {
+            let config = config(&format!("--url http://h:1 {flags}")).unwrap();
+            assert_eq!((config.until_stable, config.limit), (Some(allowed), limit));
+        }
+    }
+
+    #[test]
     fn wrong_arguments_are_refused() {
         for line in [
             "",
@@ -330,6 +423,11 @@ mod tests {
             "--url http://h:1 --load often",
             "--url http://h:1 --timeout 0s",
             "--url http://h:1 --duration 10",
+            "--url http://h:1 --warm-up 10",
+            "--url http://h:1 --until-stable=1",
+            "--url http://h:1 --until-stable=0%",
+            "--url http://h:1 --until-stable=100%",
+            "--url http://h:1 --until-stable --requests 9",
             "--url http://h:1 --stream maybe",
             "--url http://h:1 --dataset random:1",
             "--url http://h:1 --dataset random:0,5",

@@ -68,6 +68,8 @@ pub enum Failure {
     ErrorEvent,
     /// An answer with a status other than 2xx.
     Http(u16),
+    /// The run was ended before the answer was complete.
+    Interrupted,
     /// An event or body that is not a chunk.
     Malformed,
     /// A stream that ended without `[DONE]`.
@@ -84,6 +86,7 @@ impl std::fmt::Display for Failure {
             Self::Cut => "cut",
             Self::ErrorEvent => "error_event",
             Self::Http(status) => return write!(formatter, "http_{status}"),
+            Self::Interrupted => "interrupted",
             Self::Malformed => "malformed",
             Self::NoDone => "no_done",
             Self::Timeout => "timeout",

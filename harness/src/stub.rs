@@ -1,6 +1,7 @@
 //! A stub in a process of its own, for as long as a run lasts.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -53,7 +54,11 @@ impl Stub {
         spec: &str,
         cores: Option<&[usize]>,
     ) -> anyhow::Result<Self> {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that an interrupt from the terminal ends the run first.
+        command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let spawned = cpu::on_cores(cores, || command.spawn())?;
         let mut child = spawned.context("failed to start the stub")?;
         let stdout = child.stdout.take().expect("stdout is piped");

@@ -5,12 +5,14 @@ mod answer;
 mod connection;
 mod patience;
 mod request;
+mod stability;
 mod tickets;
 mod timer;
 mod worker;
 
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
@@ -19,15 +21,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::bench::{Config, Keep};
+use crate::bench::{Config, Keep, Stability};
 use crate::cpu::{self, Cpu};
 use crate::error::UsageError;
 use crate::http::Target;
 use crate::record::Record;
 use crate::totals::Totals;
 use request::Requests;
+use stability::Windows;
 use tickets::Tickets;
 use worker::Worker;
 
@@ -45,8 +49,19 @@ pub(crate) struct Job {
     timeout_ns: u64,
     keep: Keep,
     warm_up: Duration,
+    until_stable: Option<f64>,
+    interrupt: Arc<AtomicBool>,
+    /// Wakes workers that wait when the run is interrupted.
+    interrupted: Notify,
+    /// By worker, the requests that it has completed and counted.
+    completed: Vec<Completed>,
     workers: usize,
 }
+
+/// A worker's counter, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Completed(AtomicU64);
 
 impl Job {
     pub(crate) fn new(
@@ -59,6 +74,7 @@ impl Job {
         if config.workers == 0 {
             return Err(UsageError("--workers must be at least 1".into()));
         }
+        let workers = config.workers.min(connections);
         Ok(Self {
             address: target.address,
             connections,
@@ -71,7 +87,11 @@ impl Job {
             timeout_ns: u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX),
             keep: config.keep,
             warm_up: config.warm_up,
-            workers: config.workers.min(connections),
+            until_stable: config.until_stable,
+            interrupt: Arc::clone(&config.interrupt),
+            interrupted: Notify::new(),
+            completed: (0..workers).map(|_| Completed::default()).collect(),
+            workers,
         })
     }
 }
@@ -93,11 +113,20 @@ pub(crate) fn first_request(
     Ok(bytes)
 }
 
-/// What a load, or a worker's share of it, yields.
+/// What a load yields.
 pub(crate) struct Loaded {
     pub(crate) records: Vec<Record>,
     pub(crate) totals: Totals,
     pub(crate) client: Cpu,
+    pub(crate) stability: Option<Stability>,
+    pub(crate) interrupted: bool,
+}
+
+/// A worker's share of a load.
+struct Share {
+    records: Vec<Record>,
+    totals: Totals,
+    client: Cpu,
 }
 
 /// The run's clock; all workers have the same.
@@ -141,19 +170,14 @@ pub(crate) fn run(
     let threads = threads.context("failed to start a worker thread")?;
     drop(running);
     start.barrier.wait();
-    if job.warm_up.is_zero() {
+    let mut warm = Some(warm);
+    if let Some(warm) = warm.take_if(|_| job.warm_up.is_zero()) {
         warm();
-        start.barrier.wait();
-    } else {
-        start.barrier.wait();
-        let ends = finished.recv_timeout(job.warm_up);
-        if ends == Err(RecvTimeoutError::Timeout) {
-            warm();
-        }
     }
-    show_progress(&job, start.clock(), &finished);
+    start.barrier.wait();
+    let stability = oversee(&job, start.clock(), &finished, warm);
     let shares = threads.into_iter().map(JoinHandle::join);
-    let shares: Vec<Loaded> = shares
+    let shares: Vec<Share> = shares
         .map(|share| share.expect("workers do not panic"))
         .collect();
     let mut totals = Totals::default();
@@ -167,6 +191,8 @@ pub(crate) fn run(
         records,
         totals,
         client,
+        stability,
+        interrupted: job.tickets.is_interrupted(),
     })
 }
 
@@ -182,7 +208,7 @@ impl Start {
     }
 }
 
-type Thread = JoinHandle<Loaded>;
+type Thread = JoinHandle<Share>;
 
 fn spawn(
     index: usize,
@@ -205,7 +231,7 @@ fn spawn(
                 start.barrier.wait();
                 start.barrier.wait();
                 let worker =
-                    Worker::new(job, start.clock(), idle).expect("a timer file descriptor");
+                    Worker::new(job, index, start.clock(), idle).expect("a timer file descriptor");
                 worker.run(senders).await
             });
             drop(running);
@@ -213,15 +239,40 @@ fn spawn(
         })
 }
 
-/// Waits for the workers, with a bar once the run has taken two seconds.
-fn show_progress(job: &Job, clock: Clock, finished: &mpsc::Receiver<()>) {
-    let bar = ProgressBar::hidden();
-    let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {percent:>3}% {msg}");
-    bar.set_style(style.expect("the template is well formed"));
-    bar.set_length(1000);
+/// How often the run is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits for the workers, with a bar once the run has taken two seconds; ends the load when its
+/// throughput is stable or somebody interrupts it. Calls `warm` when the warm-up is over.
+fn oversee(
+    job: &Job,
+    clock: Clock,
+    finished: &mpsc::Receiver<()>,
+    mut warm: Option<impl FnOnce()>,
+) -> Option<Stability> {
+    let bar = bar();
     let wanted = job.progress && std::io::stderr().is_terminal();
-    while finished.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+    let mut windows = job.until_stable.map(Windows::new);
+    let still_warms = |now| job.warm_up.saturating_sub(Duration::from_nanos(now));
+    let wait = || LOOK.min(still_warms(clock.now()).max(Duration::from_millis(1)));
+    let look = |warms: bool| finished.recv_timeout(if warms { wait() } else { LOOK });
+    while look(warm.is_some()) == Err(RecvTimeoutError::Timeout) {
         let now = clock.now();
+        if let Some(warm) = warm.take_if(|_| still_warms(now).is_zero()) {
+            warm();
+        }
+        if job.interrupt.load(Ordering::Relaxed) && !job.tickets.is_interrupted() {
+            job.tickets.interrupt();
+            job.interrupted.notify_waiters();
+        }
+        let sends = !job.tickets.is_over(now) && warm.is_none();
+        if let Some(windows) = windows.as_mut().filter(|_| sends) {
+            let completed = job.completed.iter();
+            let completed = completed.map(|Completed(count)| count.load(Ordering::Relaxed));
+            if windows.look(now, completed.sum()) {
+                job.tickets.end();
+            }
+        }
         if wanted && now > 2_000_000_000 {
             bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
             bar.set_position(job.tickets.progress(now));
@@ -229,4 +280,13 @@ fn show_progress(job: &Job, clock: Clock, finished: &mpsc::Receiver<()>) {
         }
     }
     bar.finish_and_clear();
+    windows.map(|windows| windows.stability())
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {percent:>3}% {msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_length(1000);
+    bar
 }

@@ -15,8 +15,11 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    /// When a wait ends that may last.
+    pub(super) const ENDLESS: u64 = u64::MAX;
+
     /// What the future yields, or `None` if the time is over before; somebody has to call
-    /// [`Self::check`].
+    /// [`check`].
     pub(super) async fn bear<T>(&self, ends_ns: u64, future: impl Future<Output = T>) -> Option<T> {
         self.ends_ns.set(Some(ends_ns));
         self.is_over.set(false);
@@ -40,9 +43,14 @@ impl Patience {
         outcome
     }
 
-    /// Ends the wait if it is time to, and tells when it will be.
-    pub(super) fn check(&self, now: u64) -> Option<u64> {
-        let ends_ns = self.ends_ns.get()?;
+    /// Ends the wait if it is time to, and tells when it will be; `last` if all waits end by then, and
+    /// those without an end at once.
+    fn check(&self, now: u64, last: Option<u64>) -> Option<u64> {
+        let ends_ns = match (self.ends_ns.get()?, last) {
+            (ends_ns, None) => ends_ns,
+            (Self::ENDLESS, Some(_)) => now,
+            (ends_ns, Some(last)) => ends_ns.min(last),
+        };
         if now < ends_ns {
             return Some(ends_ns);
         }
@@ -57,10 +65,12 @@ impl Patience {
 /// All of a worker's requests in flight.
 pub(super) type Patiences = RefCell<Vec<Rc<Patience>>>;
 
-/// Ends all waits whose time is over, and tells when the next one's will be.
-pub(super) fn check(all: &Patiences, now: u64) -> Option<u64> {
+/// Ends all waits whose time is over, and tells when the next one's will be: at `last`, if there is
+/// such a time, those that remain.
+pub(super) fn check(all: &Patiences, now: u64, last: Option<u64>) -> Option<u64> {
     let all = all.borrow();
-    all.iter().filter_map(|patience| patience.check(now)).min()
+    let ends = all.iter();
+    ends.filter_map(|patience| patience.check(now, last)).min()
 }
 
 #[cfg(test)]
@@ -75,14 +85,24 @@ mod tests {
     fn patience_ends_at_its_time_unless_the_answer_is_there() {
         let all = RefCell::new(vec![Rc::default()]);
         let patience: Rc<Patience> = Rc::clone(&all.borrow()[0]);
-        assert_eq!(check(&all, 99), None, "nothing is in flight");
+        assert_eq!(check(&all, 99, None), None, "nothing is in flight");
         let mut waits = pin!(patience.bear(10, std::future::pending::<()>()));
         assert_eq!(poll(waits.as_mut()), Poll::Pending);
-        assert_eq!(check(&all, 9), Some(10));
+        assert_eq!(check(&all, 9, None), Some(10));
         assert_eq!(poll(waits.as_mut()), Poll::Pending);
-        assert_eq!(check(&all, 10), None);
+        assert_eq!(check(&all, 10, None), None);
         assert_eq!(poll(waits.as_mut()), Poll::Ready(None));
-        assert_eq!(check(&all, 10), None);
+        assert_eq!(check(&all, 10, None), None);
+        let mut waits = pin!(patience.bear(90, std::future::pending::<()>()));
+        assert_eq!(poll(waits.as_mut()), Poll::Pending);
+        assert_eq!(check(&all, 10, Some(11)), Some(11));
+        assert_eq!(check(&all, 11, Some(11)), None);
+        assert_eq!(poll(waits.as_mut()), Poll::Ready(None));
+        let endless = patience.bear(Patience::ENDLESS, std::future::pending::<()>());
+        let mut waits = pin!(endless);
+        assert_eq!(poll(waits.as_mut()), Poll::Pending);
+        assert_eq!(check(&all, 12, Some(99)), None);
+        assert_eq!(poll(waits.as_mut()), Poll::Ready(None));
         let there = pin!(patience.bear(20, std::future::ready(7)));
         assert_eq!(poll(there), Poll::Ready(Some(7)));
     }

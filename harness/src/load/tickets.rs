@@ -36,7 +36,10 @@ pub(super) struct Tickets {
     silences: u32,
     /// Requests in a row that the server did not answer.
     unanswered: AtomicU32,
-    gone: AtomicBool,
+    /// Nothing more is to be sent: the server is gone, or enough is known.
+    over: AtomicBool,
+    /// Not even answers are waited for.
+    interrupted: AtomicBool,
 }
 
 /// Intended times of an open loop, those behind the warm-up from its end.
@@ -77,13 +80,14 @@ impl Tickets {
             schedule,
             silences: u32::try_from(connections).unwrap_or(u32::MAX).max(REFUSALS),
             unanswered: AtomicU32::new(0),
-            gone: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
         }
     }
 
     /// The next request, if there is to be one.
     pub(super) fn take(&self, now: u64) -> Option<Ticket> {
-        if now >= self.deadline_ns || self.is_over() {
+        if self.is_over(now) {
             return None;
         }
         match &self.schedule {
@@ -124,9 +128,24 @@ impl Tickets {
         self.schedule.is_some()
     }
 
-    /// The server is gone; nothing more is to be sent.
-    pub(super) fn is_over(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+    /// Nothing more is to be sent.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        now >= self.deadline_ns || self.over.load(Ordering::Relaxed)
+    }
+
+    /// Ends the load; answers under way are read to their end.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the load, and soon the waiting for answers.
+    pub(super) fn interrupt(&self) {
+        self.end();
+        self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Learns from a request's outcome whether the server is still there.
@@ -142,7 +161,7 @@ impl Tickets {
             }
         };
         let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
-        if unanswered >= patience && !self.gone.swap(true, Ordering::Relaxed) {
+        if unanswered >= patience && !self.over.swap(true, Ordering::Relaxed) {
             tracing::warn!("the server is gone, the rest of the load is not sent");
         }
     }

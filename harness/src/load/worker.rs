@@ -2,8 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -15,7 +17,7 @@ use super::connection::{Connection, Desk, Ended};
 use super::patience::{self, Patience, Patiences};
 use super::tickets::Ticket;
 use super::timer::Timer;
-use super::{Clock, Job, Loaded};
+use super::{Clock, Completed, Job, Share};
 use crate::bench::Keep;
 use crate::cpu::Cpu;
 use crate::record::{Failure, Record};
@@ -25,10 +27,13 @@ use crate::totals::Totals;
 const OPEN_AHEAD: usize = 8;
 /// Longest sleep between two looks at what is in flight.
 const LONG: Duration = Duration::from_hours(1);
+/// How long answers are waited for behind an interrupt.
+const GRACE: Duration = Duration::from_millis(250);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Worker {
     job: Arc<Job>,
+    index: usize,
     clock: Clock,
     /// The last one used is used next, so that a light load keeps few connections warm.
     idle: RefCell<Vec<Connection>>,
@@ -84,10 +89,17 @@ struct Way {
 }
 
 impl Worker {
-    pub(super) fn new(job: Arc<Job>, clock: Clock, idle: Vec<Connection>) -> io::Result<Self> {
+    /// The worker of that index.
+    pub(super) fn new(
+        job: Arc<Job>,
+        index: usize,
+        clock: Clock,
+        idle: Vec<Connection>,
+    ) -> io::Result<Self> {
         let timer = job.tickets.is_open().then(Timer::new).transpose()?;
         Ok(Self {
             job,
+            index,
             clock,
             idle: RefCell::new(idle),
             turn: timer.map(Mutex::new),
@@ -99,7 +111,7 @@ impl Worker {
     }
 
     /// Sends with that many requests in flight at most until the tickets are used up.
-    pub(super) async fn run(self, senders: usize) -> Loaded {
+    pub(super) async fn run(self, senders: usize) -> Share {
         let worker = Rc::new(self);
         if worker.job.warm_up.is_zero() {
             worker.warmed.set(Some(Cpu::thread()));
@@ -114,7 +126,7 @@ impl Worker {
         }
         let records = tasks.join_all().await.into_iter().flatten().collect();
         let client = worker.warmed.get();
-        Loaded {
+        Share {
             records,
             totals: worker.totals.take(),
             client: client.map_or_else(Cpu::default, |warmed| Cpu::thread().since(warmed)),
@@ -128,15 +140,25 @@ impl Worker {
         }
     }
 
-    /// Ends requests that take too long.
+    /// Ends requests that take too long, and all of them some time after an interrupt.
     async fn watch(self: Rc<Self>) {
+        let mut interrupted = pin!(self.job.interrupted.notified());
+        let mut last = None;
+        if self.job.tickets.is_interrupted() {
+            last = Some(self.clock.at(Instant::now() + GRACE));
+        }
         loop {
             let now = Instant::now();
-            let next = patience::check(&self.in_flight, self.clock.at(now));
+            let next = patience::check(&self.in_flight, self.clock.at(now), last);
             // A request that is sent meanwhile ends no earlier.
             let latest = now + self.job.timeout.min(LONG);
             let next = next.map_or(latest, |next| self.clock.instant(next).min(latest));
-            tokio::time::sleep_until(next).await;
+            tokio::select! {
+                () = &mut interrupted, if last.is_none() => {
+                    last = Some(self.clock.at(Instant::now() + GRACE));
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
         }
     }
 
@@ -151,7 +173,7 @@ impl Worker {
             way: Way::default(),
             records: Vec::new(),
         };
-        while let Some((ticket, now)) = self.due().await {
+        while let Some((ticket, now)) = self.due(&sender.patience).await {
             let failure = self.sample(ticket, now, &mut sender).await;
             self.job.tickets.learn(failure);
         }
@@ -159,7 +181,7 @@ impl Worker {
     }
 
     /// Waits until there is a request to send, and gives the time.
-    async fn due(&self) -> Option<(Ticket, u64)> {
+    async fn due(&self, patience: &Patience) -> Option<(Ticket, u64)> {
         let tickets = &self.job.tickets;
         let Some(turn) = &self.turn else {
             let now = self.clock.now();
@@ -167,9 +189,10 @@ impl Worker {
         };
         let mut timer = turn.lock().await;
         let ticket = tickets.take(self.clock.now())?;
-        let waited = timer.wait_until(self.clock, ticket.intended_ns?).await;
+        let waited = timer.wait_until(self.clock, ticket.intended_ns?);
+        let waited = patience.bear(Patience::ENDLESS, waited).await?;
         let now = waited.expect("a timer file descriptor can be set and read");
-        (!tickets.is_over()).then_some((ticket, now))
+        (!tickets.is_over(now)).then_some((ticket, now))
     }
 
     /// Sends a request, counts what comes of it, and tells how it failed.
@@ -185,7 +208,14 @@ impl Worker {
         let patience = Rc::clone(&sender.patience);
         let ends_ns = started_ns.saturating_add(self.job.timeout_ns);
         let attempt = patience.bear(ends_ns, self.attempt(sender)).await;
-        let outcome = attempt.unwrap_or(Err(Failure::Timeout));
+        let outcome = attempt.unwrap_or_else(|| {
+            let early = self.job.tickets.is_interrupted() && self.clock.now() < ends_ns;
+            Err(if early {
+                Failure::Interrupted
+            } else {
+                Failure::Timeout
+            })
+        });
         let end = End {
             issued_ns: ticket
                 .intended_ns
@@ -213,6 +243,8 @@ impl Worker {
             *totals.failed.entry(failure).or_default() += 1;
         } else {
             totals.completed += 1;
+            let Completed(completed) = &self.job.completed[self.index];
+            completed.store(totals.completed, Ordering::Relaxed);
             totals.latency.record(end.ended_ns - end.issued_ns);
             if let Some(first) = said.first_ns {
                 totals.ttft.record(first - end.issued_ns);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use wire::usage::Usage;
 
-use crate::bench::{Config, Run, TokenCountSource};
+use crate::bench::{Config, Run, Stability, TokenCountSource};
 use crate::count::Counts;
 use crate::record::Record;
 use crate::stats::{Distribution, float};
@@ -57,10 +57,22 @@ pub struct Summary {
     pub n_samples_resent: u64,
     /// Failed samples by kind.
     pub errors: BTreeMap<String, u64>,
+    /// Open loop: from the intended send time to the write.
+    pub send_late: Option<Distribution>,
+    /// How long requests were sent before those that count.
+    pub warm_up_ns: u64,
+    /// How well the throughput is known, if the run was to last until it is.
+    pub stability: Option<Stability>,
+    /// The run was ended early.
+    pub interrupted: bool,
     /// CPU time of the sending threads per issued sample.
     pub client_cpu_ns_per_request: Option<f64>,
+    /// Time per issued sample that the sending threads could have run but had no core.
+    pub client_wait_ns_per_request: Option<f64>,
     /// CPU time of the server per issued sample.
     pub server_cpu_ns_per_request: Option<f64>,
+    /// Time per issued sample that the server's threads could have run but had no core.
+    pub server_wait_ns_per_request: Option<f64>,
 }
 
 /// The blocks of the count that is not primary.
@@ -113,14 +125,7 @@ impl Summary {
             .collect();
         let totals = &run.totals;
         let issued = totals.issued();
-        let seconds = float(run.duration_ns) / 1e9;
-        let rate = |count: u64| {
-            if seconds > 0.0 {
-                float(count) / seconds
-            } else {
-                0.0
-            }
-        };
+        let rate = |count| rate(count, run.duration_ns);
         let records = || completed.iter().map(|(record, _)| *record);
         let missing = |record: &&Record| server_output(record).is_none();
         let client = Basis::client(&completed);
@@ -156,16 +161,25 @@ impl Summary {
                 .count() as u64,
             n_samples_resent: totals.resent,
             errors: errors(totals),
+            send_late: totals.send_late.distribution(),
+            warm_up_ns: u64::try_from(config.warm_up.as_nanos()).unwrap_or(u64::MAX),
+            stability: run.stability,
+            interrupted: run.interrupted,
             client_cpu_ns_per_request: per_request(Some(run.client.time), issued),
+            client_wait_ns_per_request: per_request(run.client.wait, issued),
             server_cpu_ns_per_request: per_request(run.server.map(|server| server.time), issued),
+            server_wait_ns_per_request: per_request(
+                run.server.and_then(|server| server.wait),
+                issued,
+            ),
         }
     }
 
-    /// 0 if all samples completed, 1 if one failed or there was none, 4 if the server's counts are
+    /// 0 if all samples completed, 1 if one failed, there was none or the run was interrupted, 4 if the server's counts are
     /// primary and some are missing.
     pub fn exit_code(&self) -> u8 {
         let by_server = self.token_count_source == TokenCountSource::Server;
-        if self.n_samples_failed > 0 || self.n_samples_completed == 0 {
+        if self.n_samples_failed > 0 || self.n_samples_completed == 0 || self.interrupted {
             1
         } else if by_server && self.n_samples_missing_usage > 0 {
             4
@@ -242,6 +256,14 @@ impl Basis {
             output: self.output,
             tpot: self.tpot,
         }
+    }
+}
+
+/// Of so many in a time, how many a second.
+fn rate(count: u64, duration_ns: u64) -> f64 {
+    match duration_ns {
+        0 => 0.0,
+        _ => float(count) / (float(duration_ns) / 1e9),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use super::summary::{OtherBasis, Summary};
-use crate::bench::TokenCountSource;
+use crate::bench::{Stability, TokenCountSource};
 use crate::stats::{Distribution, float};
 
 /// A summary as lines of at most 100 columns, without colour.
@@ -16,6 +16,9 @@ pub fn text(summary: &Summary) -> String {
     }
     let table = table(summary).trim_fmt();
     let _ = writeln!(out, "\n{table}\n\n{NOTES}");
+    if summary.send_late.is_some() {
+        let _ = writeln!(out, "{LATE}");
+    }
     for line in tail(summary) {
         let _ = writeln!(out, "{line}");
     }
@@ -26,6 +29,9 @@ const NOTES: &str = "\
 latency  intended send time to the end of the answer; ttft to its first chunk with text
 tpot     (end − first chunk) / (output tokens − 1); itl gaps between chunks with text
 usage    token counts as the server reports them; client: by the client's own tokenizer";
+
+const LATE: &str =
+    "send_late  intended send time to the write: what the client itself adds to latency and ttft";
 
 fn head(summary: &Summary) -> Vec<String> {
     let mut lines = vec![
@@ -49,6 +55,10 @@ fn head(summary: &Summary) -> Vec<String> {
     if let Some(tps) = summary.tps_server.filter(|_| primary == client) {
         let _ = write!(lines[1], ", {} ({server})", number(tps));
     }
+    if summary.interrupted {
+        lines.push("the run was interrupted".into());
+    }
+    lines.extend(summary.stability.map(stability));
     let kinds = summary.errors.iter();
     let kinds: Vec<String> = kinds
         .map(|(kind, count)| format!("{kind} {count}"))
@@ -57,6 +67,22 @@ fn head(summary: &Summary) -> Vec<String> {
         lines.push(format!("failures: {}", kinds.join(", ")));
     }
     lines
+}
+
+fn stability(stability: Stability) -> String {
+    let known = stability.half_width.map_or_else(
+        || "no interval".into(),
+        |half_width| format!("±{:.2}% (95%)", half_width * 100.0),
+    );
+    let state = if stability.is_stable {
+        "stable"
+    } else {
+        "not stable"
+    };
+    format!(
+        "throughput {state}: {known} from {} windows of 500 ms",
+        stability.windows
+    )
 }
 
 const CLIENT: &str = "client";
@@ -86,7 +112,12 @@ fn table(summary: &Summary) -> Table {
         (&*format!("tpot ({primary})"), &summary.tpot),
         (&*format!("tpot ({other})"), tpot),
         ("itl", &summary.itl),
+        ("send_late", &summary.send_late),
     ] {
+        // A closed loop has no time to be late for.
+        if name == "send_late" && block.is_none() {
+            continue;
+        }
         table.add_row(row(name, block.as_ref(), time));
     }
     for (name, block) in [
@@ -149,16 +180,26 @@ fn tail(summary: &Summary) -> Vec<String> {
             summary.n_samples_resent
         ));
     }
-    let side = |name: &str, cpu: f64| format!("{} on the {name}", time(cpu));
-    let client = summary
-        .client_cpu_ns_per_request
-        .map(|cpu| side("client", cpu));
-    let server = summary
-        .server_cpu_ns_per_request
-        .map(|cpu| side("server", cpu));
-    let sides: Vec<String> = client.into_iter().chain(server).collect();
-    if !sides.is_empty() {
-        lines.push(format!("CPU time per request: {}", sides.join(", ")));
+    for (what, client, server) in [
+        (
+            "CPU time per request",
+            summary.client_cpu_ns_per_request,
+            summary.server_cpu_ns_per_request,
+        ),
+        (
+            "wait for a core per request",
+            summary.client_wait_ns_per_request,
+            summary.server_wait_ns_per_request,
+        ),
+    ] {
+        let sides = [(client, "client"), (server, "server")];
+        let sides: Vec<String> = sides
+            .iter()
+            .filter_map(|(cpu, name)| Some(format!("{} on the {name}", time((*cpu)?))))
+            .collect();
+        if !sides.is_empty() {
+            lines.push(format!("{what}: {}", sides.join(", ")));
+        }
     }
     lines
 }

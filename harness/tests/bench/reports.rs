@@ -46,7 +46,7 @@ fn both_counts_stand_beside_each_other() {
     assert_eq!(output.unwrap().max, 9);
 }
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 30] = [
     "token_count_source",
     "n_samples_issued",
     "n_samples_completed",
@@ -71,6 +71,12 @@ const KEYS: [&str; 24] = [
     "n_samples_resent",
     "client_cpu_ns_per_request",
     "server_cpu_ns_per_request",
+    "client_wait_ns_per_request",
+    "interrupted",
+    "send_late",
+    "server_wait_ns_per_request",
+    "stability",
+    "warm_up_ns",
 ];
 
 #[test]

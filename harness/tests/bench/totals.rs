@@ -1,6 +1,8 @@
 //! Sums without records, and requests that come before those that count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use harness::arrival::Arrival;
@@ -98,5 +100,43 @@ fn what_warms_up_is_sent_but_counts_nowhere() {
         assert_eq!(counted.len(), 5);
         let last = run.records.iter().map(|record| record.ended_ns).max();
         assert_eq!(last, Some(run.duration_ns + 20_000_000));
+    }
+}
+
+#[test]
+fn an_interrupted_run_ends_with_what_is_there() {
+    for load in [Arrival::Concurrency(2), Arrival::Constant(0.01)] {
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&interrupt);
+        // The sixth answer never comes.
+        let fake = Fake::new(move |post| {
+            ends.store(
+                post >= 5 || matches!(load, Arrival::Constant(_)),
+                Ordering::Relaxed,
+            );
+            let parts = (post < 5).then(|| stream(&GOOD));
+            Reply {
+                parts: parts.into_iter().collect(),
+                close: false,
+            }
+        });
+        let config = Config {
+            load,
+            limit: Limit::Duration(Duration::from_mins(5)),
+            interrupt,
+            ..fake.config()
+        };
+        let run = bench::run(&config).unwrap();
+        let summary = Summary::new(&run, &config);
+        assert!(summary.interrupted && summary.exit_code() == 1);
+        assert!(run.totals.completed >= 1, "{load:?}");
+        let failed = run
+            .totals
+            .failed
+            .keys()
+            .all(|&failure| failure == Failure::Interrupted);
+        assert!(failed, "{:?}", run.totals.failed);
+        let text = harness::report::text(&summary);
+        assert!(text.contains("the run was interrupted\n"), "{text}");
     }
 }
