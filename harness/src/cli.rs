@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use vocab::Tokenizer;
 use wire::request::Endpoint;
 
@@ -183,6 +184,9 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     Ok(summary.exit_code())
 }
 
+/// Whoever signals a process and then its group means one signal.
+const SAME_SIGNAL: Duration = Duration::from_millis(250);
+
 /// Ends the run at the first SIGINT or SIGTERM, and the process at the second.
 fn end_at_signal(interrupt: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -206,8 +210,13 @@ fn end_at_signal(interrupt: &Arc<AtomicBool>) -> anyhow::Result<()> {
         };
         next();
         interrupt.store(true, Ordering::Relaxed);
-        next();
-        exit_now();
+        let first = Instant::now();
+        loop {
+            next();
+            if first.elapsed() >= SAME_SIGNAL {
+                exit_now();
+            }
+        }
     });
     Ok(())
 }
