@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::chunk::{Choice, Chunk};
+use wire::chunk::{Choice, Chunk, Gist, Reader};
 use wire::dialect::{Dialect, Encoder, Envelope};
 use wire::http1::{BodyDecoder, Framing, RequestHead};
 use wire::json::Json;
@@ -11,8 +11,15 @@ use wire::sse;
 
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
 
-/// A chunk survives being written by a dialect, and the fast path writes what the typed encoder does.
+/// A chunk survives being written by a dialect, and the fast paths write and read what the typed ones
+/// do.
 pub fn chunk(data: &[u8]) {
+    let mut reader = Reader::default();
+    // Twice, the second time as one that is known.
+    for json in data.split(|&byte| byte == b'\n').chain([data, data]) {
+        let decoded = Chunk::decode(json).ok().map(Gist::from);
+        assert_eq!(reader.read(json).ok(), decoded);
+    }
     let Some(chunk) = Chunk::decode(data).ok().filter(is_small) else {
         return;
     };
