@@ -92,6 +92,8 @@ impl Connection<'_> {
     /// The next request, or its start.
     async fn arrival(&mut self) -> io::Result<Arrival> {
         if !self.input.is_empty() {
+            // Whoever sends ahead gives others their turn between its requests.
+            tokio::task::yield_now().await;
             return self.arrived_in_input();
         }
         // A connection that waits has no buffer of its own.

@@ -370,7 +370,7 @@ impl Exchange {
                 record.bytes += count as u64;
             }
         }
-        if !self.output.bytes.is_empty() {
+        if self.rendered.is_some() || !self.output.bytes.is_empty() {
             self.wrote(connection.worker);
         }
         Ok(true)

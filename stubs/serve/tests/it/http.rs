@@ -1,6 +1,7 @@
 //! The stub over sockets: echo, framing, limits, shutdown, truth.
 
 use crate::support::{Client, Stub, post};
+use crate::waits::TruthFile;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -182,6 +183,31 @@ fn a_taken_port_is_said_before_anything_is_served() {
         "{error}"
     );
     stub.stop();
+}
+
+#[test]
+fn an_answer_beyond_the_sockets_buffers_comes_whole_and_is_recorded() {
+    for stub in ["echo", "max"] {
+        let truth = TruthFile::new(&format!("beyond-{stub}"));
+        let words = [stub, "--truth", truth.path()];
+        let length = ["--output-length", "400000"];
+        let more = if stub == "max" { &length[..] } else { &[] };
+        let stub = Stub::start(words.into_iter().chain(more.iter().copied()));
+        let mut client = stub.client();
+        let response = client.post(
+            "/v1/chat/completions",
+            &chat(&"0123456789".repeat(4000), true),
+        );
+        stub.stop();
+        assert!(response.body.len() > 6 << 20);
+        let record = &truth.records()[0];
+        assert_eq!(record["ended"], "done");
+        let chunks = record["chunks"].as_array().unwrap();
+        let bytes = chunks.iter().filter_map(|chunk| chunk["bytes"].as_u64());
+        assert_eq!(bytes.sum::<u64>(), response.body.len() as u64);
+        let sent = record["bytes"].as_u64().unwrap();
+        assert!(sent > (response.head.len() + response.body.len()) as u64);
+    }
 }
 
 #[test]
