@@ -1,23 +1,23 @@
 //! One request and its answer: decided, then sent as it falls due.
 
+mod begin;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::reply::{Body, Facts, Rendered, Reply};
+use plan::reply::{Body, Rendered};
 use plan::script::CutKind;
-use plan::stub::Call;
-use plan::{Route, Step, Timeline};
+use plan::{Step, Timeline};
 use tokio::time::Instant;
-use wire::dialect::{Content, Head};
-use wire::http1::{Framing, RequestHead};
-use wire::metrics;
 
 use crate::connection::Connection;
 use crate::local::Phase;
-use crate::metrics::{Asked, Method, Progress, nanoseconds};
+use crate::metrics::{Asked, Progress, nanoseconds};
 use crate::truth::{Chunk, Ended, Record};
 use crate::worker::Worker;
+
+pub(crate) use begin::Arrived;
 
 /// Bytes that are gathered before they are written although more is due.
 const WRITE: usize = 256 << 10;
@@ -79,156 +79,7 @@ pub(crate) struct Exchange {
     truth: Option<Box<Record>>,
 }
 
-/// A request whose bytes are all there.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrived<'a> {
-    pub(crate) body: &'a [u8],
-    pub(crate) head: &'a RequestHead<'a>,
-    pub(crate) head_bytes: &'a [u8],
-    /// When the last of them came.
-    pub(crate) received: Instant,
-}
-
-impl<'a> Arrived<'a> {
-    /// How it is put to a stub.
-    pub(crate) fn call(&self, wants_facts: bool) -> Call<'a> {
-        Call {
-            body: self.body,
-            head: self.head,
-            wants_facts,
-        }
-    }
-}
-
 impl Exchange {
-    /// Decides the answer to a request and puts its head into the output.
-    pub(crate) fn new(connection: &Connection<'_>, arrived: &Arrived<'_>) -> Self {
-        let worker = connection.worker;
-        let mut context = worker.context.borrow_mut();
-        context.created = worker.date(arrived.received).0;
-        let reply = worker
-            .stub
-            .reply(&arrived.call(worker.shared.truth.is_some()), &mut context);
-        drop(context);
-        Self::answer(connection, arrived, reply)
-    }
-
-    /// Puts the head of an answer into the output; what is not for a stub to answer is answered here.
-    pub(crate) fn answer(
-        connection: &Connection<'_>,
-        arrived: &Arrived<'_>,
-        reply: Result<Reply, Route>,
-    ) -> Self {
-        let Arrived { head, received, .. } = *arrived;
-        let worker = connection.worker;
-        let mut context = worker.context.borrow_mut();
-        let mut reply = reply.unwrap_or_else(|route| {
-            let mut reply = of_process(worker, route, arrived);
-            reply.route = Some(route);
-            let call = arrived.call(worker.shared.truth.is_some());
-            worker.stub.decorate(&call, &mut context, &mut reply);
-            reply
-        });
-        let (_, date) = worker.date(received);
-        let mut exchange = Self::answering(connection, received);
-        write_head(
-            worker,
-            &reply,
-            !head.keep_alive,
-            &date,
-            &mut exchange.output.bytes,
-        );
-        exchange.asked = Some(Asked {
-            method: Method::named(head.method),
-            request_bytes: request_bytes(head),
-            response_bytes: reply.content().length().unwrap_or(0) as u64,
-            route: reply.route,
-            status: reply.status,
-        });
-        exchange.is_head = head.method == "HEAD";
-        if head.keep_alive {
-            exchange.outcome = Outcome::KeepAlive;
-        }
-        exchange.progress = Progress::new(reply.facts.works.take(), &worker.counters);
-        if worker.shared.truth.is_some() {
-            let request_id = match head.header("x-request-id") {
-                Some(id) => id.to_owned(),
-                None => format!("{:032x}", context.random.u128(..)),
-            };
-            exchange.truth = Some(Box::new(Record {
-                method: Some(head.method.to_owned()),
-                route: Some(head.path().to_owned()),
-                request_id,
-                ..record(connection, reply.status, reply.facts, received)
-            }));
-        }
-        exchange.body = reply.body;
-        exchange
-    }
-
-    /// The answer to bytes that are no HTTP.
-    pub(crate) fn invalid(connection: &Connection<'_>) -> Self {
-        let worker = connection.worker;
-        let mut exchange = Self::refused(connection, 400);
-        let (_, date) = worker.date(exchange.received);
-        let output = &mut exchange.output.bytes;
-        worker.stub.dialect.write_invalid(&date, output);
-        exchange
-    }
-
-    /// The answer to a body beyond the limit.
-    pub(crate) fn too_large(connection: &Connection<'_>, input: &[u8]) -> Self {
-        let worker = connection.worker;
-        let reply = Reply::too_large(worker.shared.max_body);
-        let mut exchange = Self::refused(connection, reply.status);
-        let (_, date) = worker.date(exchange.received);
-        write_head(worker, &reply, true, &date, &mut exchange.output.bytes);
-        if let Ok(Some((head, _))) = RequestHead::parse(input) {
-            exchange.asked = Some(Asked {
-                method: Method::named(head.method),
-                request_bytes: 0,
-                response_bytes: 0,
-                route: None,
-                status: reply.status,
-            });
-            if let Some(record) = &mut exchange.truth {
-                record.method = Some(head.method.to_owned());
-                record.route = Some(head.path().to_owned());
-            }
-        }
-        exchange.body = reply.body;
-        exchange
-    }
-
-    fn refused(connection: &Connection<'_>, status: u16) -> Self {
-        let received = Instant::now();
-        let mut exchange = Self::answering(connection, received);
-        if connection.worker.shared.truth.is_some() {
-            let record = record(connection, status, Facts::default(), received);
-            exchange.truth = Some(Box::new(record));
-        }
-        exchange
-    }
-
-    /// An answer of nothing, at the end of the connection.
-    fn answering(connection: &Connection<'_>, received: Instant) -> Self {
-        connection.worker.counters.count_request();
-        Self {
-            asked: None,
-            body: Body::Empty,
-            cut: None,
-            elapsed: Duration::ZERO,
-            is_blocked: false,
-            is_head: false,
-            outcome: Outcome::Close,
-            output: connection.worker.take_output(),
-            progress: Progress::default(),
-            received,
-            rendered: None,
-            truth: None,
-        }
-    }
-
     /// Sends what is due, as far as the client takes it at once.
     pub(crate) fn advance(&mut self, connection: &Connection<'_>) -> io::Result<Next> {
         let worker = connection.worker;
@@ -422,69 +273,5 @@ impl Output {
         }
         self.clear();
         self
-    }
-}
-
-/// What `content-length` says of a request.
-fn request_bytes(head: &RequestHead<'_>) -> u64 {
-    match head.framing {
-        Framing::Length(length) => length,
-        Framing::Chunked | Framing::UntilClose => 0,
-    }
-}
-
-/// Answers that tell of the process or the connection rather than of a model.
-fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
-    let shared = &worker.shared;
-    let page = || shared.metrics.page(&worker.stub, shared.started_unix_ns);
-    let (mut reply, content_type) = match route {
-        Route::Metrics => {
-            let page = Reply::text(page().into_bytes());
-            (page, Some(metrics::CONTENT_TYPE))
-        }
-        Route::MetricsBelow if arrived.head.method == "HEAD" => {
-            let head = Reply::head_alone(Content::Untold);
-            (head, Some(metrics::BELOW_CONTENT_TYPE))
-        }
-        Route::MetricsBelow => {
-            let page = Reply::one_chunk(page().as_bytes());
-            (page, Some(metrics::BELOW_CONTENT_TYPE))
-        }
-        _ => (
-            Reply::text([arrived.head_bytes, arrived.body].concat()),
-            None,
-        ),
-    };
-    reply.headers.content_type = content_type;
-    reply
-}
-
-fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut Vec<u8>) {
-    let head = Head {
-        close,
-        content: reply.content(),
-        date,
-        headers: &reply.headers,
-        status: reply.status,
-    };
-    worker.stub.dialect.write_head(&head, out);
-}
-
-fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Instant) -> Record {
-    let shared = &connection.worker.shared;
-    Record {
-        bytes: 0,
-        chunks: Vec::new(),
-        connection: connection.number,
-        dialect: connection.worker.stub.dialect.name(),
-        ended: Ended::Done,
-        facts,
-        method: None,
-        parsed_ns: shared.now_ns(),
-        received_ns: shared.ns(received),
-        request_id: String::new(),
-        route: None,
-        started_unix_ns: shared.started_unix_ns,
-        status,
     }
 }
