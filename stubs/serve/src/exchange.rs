@@ -21,8 +21,9 @@ pub(crate) use begin::Arrived;
 
 /// Bytes that are gathered before they are written although more is due.
 const WRITE: usize = 256 << 10;
-/// A rendered body up to this is copied behind the head, which costs less than a second part of a write.
-const COPY: usize = 64 << 10;
+/// A rendered body up to this is copied behind the head, which costs less than a second part of a write;
+/// near 32 KiB both cost the same.
+const COPY: usize = 32 << 10;
 /// A wait that is as good as endless.
 const NEVER: Duration = Duration::from_secs(1 << 31);
 /// A buffer above this is given back after the exchange that needed it.

@@ -19,6 +19,9 @@ use sleep::Alarm;
 #[cfg(target_os = "linux")]
 use timerfd::Alarm;
 
+/// Whether it is tokio's timers that wake it, which cost each turn of a runtime a look at the clock.
+pub(crate) const NEEDS_TIME: bool = cfg!(not(target_os = "linux"));
+
 /// A worker's deadlines.
 #[derive(Debug)]
 pub(crate) struct Pacer {

@@ -18,6 +18,7 @@ use crate::cpu::Thread;
 use crate::exchange::Output;
 use crate::local::{Local, Phase, Task};
 use crate::metrics::{Counters, Metrics, nanoseconds};
+use crate::pacer::{self, Pacer, Wait};
 use crate::truth::Sink;
 
 /// How long to wait for file descriptors to become free.
@@ -54,18 +55,19 @@ impl Shared {
         listener: std::net::TcpListener,
         serve: impl AsyncFn(TcpStream, &Local, u64) -> io::Result<()> + Clone + 'static,
     ) -> io::Result<()> {
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(1)
-            .build_local(LocalOptions::default())?;
+        let mut builder = Builder::new_current_thread();
+        builder.enable_io().max_blocking_threads(1);
+        if pacer::NEEDS_TIME {
+            builder.enable_time();
+        }
+        let runtime = builder.build_local(LocalOptions::default())?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;
             let local = Rc::new(Local::new()?);
             let paced = Rc::clone(&local);
             tokio::task::spawn_local(async move { paced.pacer.run().await });
             let mut phase = self.phase.clone();
-            while let Some(stream) = accept(&listener, &mut phase).await {
+            while let Some(stream) = accept(&listener, &mut phase, &local.pacer).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
                 let (task, serve) = (Task::new(&local), serve.clone());
                 tokio::task::spawn_local(async move {
@@ -83,7 +85,11 @@ impl Shared {
 }
 
 /// The next connection; `None` when the server stops.
-async fn accept(listener: &TcpListener, phase: &mut watch::Receiver<Phase>) -> Option<TcpStream> {
+async fn accept(
+    listener: &TcpListener,
+    phase: &mut watch::Receiver<Phase>,
+    pacer: &Pacer,
+) -> Option<TcpStream> {
     let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
@@ -99,7 +105,8 @@ async fn accept(listener: &TcpListener, phase: &mut watch::Receiver<Phase>) -> O
                     tracing::warn!("failed to accept a connection: {error}");
                     warned = Some(Instant::now());
                 }
-                tokio::time::sleep(PATIENCE).await;
+                let wait = Wait::new(pacer);
+                wait.until(Instant::now() + PATIENCE).await.ok()?;
             }
         }
     }
