@@ -24,6 +24,7 @@ impl Scenario {
     pub(crate) fn named(name: &str) -> anyhow::Result<Self> {
         let (stub, prompt, fields, events) = match name {
             "echo-json" => (echo()?, TEXT, "", 1),
+            "echo-chunks" => (echo_in_chunks()?, TEXT, STREAM, ROLE + 16 + FINISH + DONE),
             "echo-stream" => (echo()?, TEXT, STREAM, ROLE + 160 + FINISH + DONE),
             "max-json" => (max()?, TEXT, "", 1),
             "max-stream" => (max()?, TEXT, STREAM, ROLE + 16 + FINISH + DONE),
@@ -65,6 +66,13 @@ const DONE: usize = 1;
 fn echo() -> anyhow::Result<Stub> {
     let tokenizer = Tokenizer::named("char").context("a built-in vocabulary")?;
     Ok(Stub::echo(Arc::new(tokenizer)))
+}
+
+/// As `stubline serve echo --tokens-per-chunk 10`.
+fn echo_in_chunks() -> anyhow::Result<Stub> {
+    let mut stub = echo()?;
+    stub.streaming.tokens_per_chunk = 10;
+    Ok(stub)
 }
 
 /// As `stubline serve max`.

@@ -47,11 +47,26 @@ pub(crate) struct Said {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Output {
     /// Bytes of text that show by now.
-    pub(crate) text_end: usize,
+    text_end: u32,
     /// Ids by now.
-    pub(crate) ids_end: usize,
+    ids_end: u32,
     /// Tokens of this step.
     pub(crate) tokens: u32,
+}
+
+impl Output {
+    pub(crate) fn text_end(self) -> usize {
+        self.text_end as usize
+    }
+
+    pub(crate) fn ids_end(self) -> usize {
+        self.ids_end as usize
+    }
+}
+
+/// A place in an answer.
+fn place(at: usize) -> u32 {
+    u32::try_from(at).expect("an answer is shorter than 4 GiB")
 }
 
 impl Said {
@@ -210,13 +225,13 @@ impl<'a> Plain<'a> {
         let mut reached = Output::default();
         let mut outputs = Vec::with_capacity(steps);
         outputs.extend(self.pieces.iter().map(|piece| {
-            reached.text_end += piece.bytes as usize;
-            reached.ids_end += usize::from(rules.keeps_ids && piece.id.is_some());
+            reached.text_end += piece.bytes;
+            reached.ids_end += u32::from(rules.keeps_ids && piece.id.is_some());
             reached.tokens = piece.tokens;
             reached
         }));
         outputs.extend(self.end.map(|end| Output {
-            ids_end: ids.len(),
+            ids_end: place(ids.len()),
             tokens: end.tokens,
             ..reached
         }));
@@ -406,7 +421,7 @@ impl<'a> Speaker<'a> {
     }
 
     fn step(&mut self, tokens: u32, is_last: bool) {
-        let shown = self.outputs.last().map_or(0, |output| output.text_end);
+        let shown = self.outputs.last().map_or(0, |output| output.text_end());
         let text_end = if is_last || self.held == 0 {
             self.text.len()
         } else {
@@ -414,8 +429,8 @@ impl<'a> Speaker<'a> {
             ends.nth(self.held - 1).map_or(0, |(end, _)| end)
         };
         self.outputs.push(Output {
-            text_end: text_end.max(shown.min(self.text.len())),
-            ids_end: self.ids.len(),
+            text_end: place(text_end.max(shown.min(self.text.len()))),
+            ids_end: place(self.ids.len()),
             tokens,
         });
     }
@@ -453,8 +468,8 @@ mod tests {
     fn deltas(said: &Said) -> Vec<&str> {
         let mut start = 0;
         let delta = |output: &Output| {
-            let delta = &said.text[start..output.text_end];
-            start = output.text_end;
+            let delta = &said.text[start..output.text_end()];
+            start = output.text_end();
             delta
         };
         said.outputs.iter().map(delta).collect()

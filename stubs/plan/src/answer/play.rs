@@ -132,7 +132,8 @@ impl<'a> Answer<'a> {
             rhythm: &script.rhythm,
         };
         let choices = self.request.sampling.choices();
-        let mut tracks = Vec::new();
+        let mut tracks = Vec::with_capacity(choices.min(script.choices.len()));
+        self.tracks.reserve_exact(choices);
         for answer in script.choices.iter().take(choices) {
             let mut said = match engine.max_osl {
                 Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
@@ -418,7 +419,7 @@ fn reasoning_tokens(stub: &Stub, parser: ReasoningParser, said: &Said, is_over: 
     let mut start = 0;
     let mut counts = Vec::with_capacity(said.outputs.len());
     for output in &said.outputs {
-        for &id in &said.ids[start..output.ids_end] {
+        for &id in &said.ids[start..output.ids_end()] {
             if Some(id) == close || (unopened && Some(id) == call) {
                 reasons = false;
             } else if Some(id) == open {
@@ -428,7 +429,7 @@ fn reasoning_tokens(stub: &Stub, parser: ReasoningParser, said: &Said, is_over: 
                 count += u64::from(reasons && !(unopened && is_end));
             }
         }
-        start = output.ids_end;
+        start = output.ids_end();
         counts.push(count);
     }
     counts

@@ -84,7 +84,7 @@ impl Track {
         let output = self.said.outputs[step];
         let before = self.show(output);
         let tokens = std::mem::take(&mut self.untold);
-        (&self.said.text[before.text_end..output.text_end], tokens)
+        (&self.said.text[before.text_end()..output.text_end()], tokens)
     }
 
     /// Takes a step and gives what had been shown before it.
@@ -99,8 +99,8 @@ impl Track {
         let output = *self.said.outputs.get(step)?;
         let before = self.show(output);
         let is_last = step + 1 == self.said.outputs.len();
-        let text = &self.said.text[before.text_end..output.text_end];
-        let ids = before.ids_end..output.ids_end;
+        let text = &self.said.text[before.text_end()..output.text_end()];
+        let ids = before.ids_end()..output.ids_end();
         let mut delta = self.voice.feed(text, &self.said.ids[ids.clone()], is_last);
         if delta.is_none() && (plan.returns_token_ids || self.logprobs.is_some()) {
             delta = Some(Delta::default());
