@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vocab::Vocab;
 use wire::finish::{Finish, FinishReason, StopReason};
 
-use crate::script::{Answer, Cut, CutKind, End, Piece, Rhythm};
+use crate::script::{Answer, Cut, CutKind, End, Piece, Pieces, Rhythm};
 
 /// What ends an answer and what of it shows.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ pub(crate) fn say(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said 
 /// An answer that the rules leave as it is, but for its length.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain<'a> {
-    pub(crate) pieces: &'a [Piece],
+    pub(crate) pieces: Pieces<'a>,
     /// The text of the pieces.
     pub(crate) text: &'a str,
     /// The end token, unless a limit came first.
@@ -165,14 +165,14 @@ impl Rules<'_> {
         }
         let tokens = answer.tokens();
         if let Some(limit) = self.max_tokens.filter(|limit| tokens >= *limit)
-            && !answer.pieces.is_empty()
+            && answer.pieces().count() > 0
         {
             return Some(Plain::limited(answer, limit));
         }
         let end = answer.end?;
         let goes_on = end.tokens > 0 && (self.ignore_eos || tokens < self.min_tokens);
         (!goes_on).then(|| Plain {
-            pieces: &answer.pieces,
+            pieces: answer.pieces(),
             text: &answer.text,
             end: Some(end),
             tokens: tokens + u64::from(end.tokens),
@@ -197,7 +197,7 @@ impl<'a> Plain<'a> {
     /// An answer up to the piece that reaches a limit.
     fn limited(answer: &'a Answer, limit: u64) -> Self {
         let (mut tokens, mut bytes, mut count) = (0, 0, 0);
-        for piece in &answer.pieces {
+        for piece in answer.pieces().iter() {
             tokens += u64::from(piece.tokens);
             bytes += piece.bytes as usize;
             count += 1;
@@ -206,7 +206,7 @@ impl<'a> Plain<'a> {
             }
         }
         Self {
-            pieces: &answer.pieces[..count],
+            pieces: answer.pieces().split_at(count).0,
             text: &answer.text[..bytes],
             end: None,
             tokens,
@@ -215,7 +215,7 @@ impl<'a> Plain<'a> {
     }
 
     fn said(self, answer: &Answer, rules: &Rules<'_>) -> Said {
-        let steps = self.pieces.len() + 1;
+        let steps = self.pieces.count() + 1;
         let mut ids = Vec::new();
         if rules.keeps_ids {
             ids.reserve_exact(steps);
@@ -255,11 +255,11 @@ fn by_rules(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
     loop {
         let before = speaker.tokens;
         let mut start = 0;
-        for piece in &answer.pieces {
+        for piece in answer.pieces().iter() {
             let end = start + piece.bytes as usize;
             let text = &answer.text[start..end];
             start = end;
-            if let Some(finish) = speaker.cut(cut).or_else(|| speaker.piece(*piece, text)) {
+            if let Some(finish) = speaker.cut(cut).or_else(|| speaker.piece(piece, text)) {
                 return speaker.said(finish);
             }
         }
@@ -299,8 +299,8 @@ impl<'a> Speaker<'a> {
             rules,
             held,
             text: String::with_capacity(answer.text.len()),
-            ids: Vec::with_capacity(answer.pieces.len() + 1),
-            outputs: Vec::with_capacity(answer.pieces.len() + 1),
+            ids: Vec::with_capacity(answer.pieces().count() + 1),
+            outputs: Vec::with_capacity(answer.pieces().count() + 1),
             tokens: 0,
             fault: None,
         }
@@ -524,13 +524,11 @@ mod tests {
 
     #[test]
     fn nothing_to_say_ends_even_if_the_end_is_ignored() {
-        let silent = Answer {
-            end: Some(End {
-                id: None,
-                tokens: 0,
-            }),
-            ..Answer::default()
+        let end = End {
+            id: None,
+            tokens: 0,
         };
+        let silent = Answer::new("".into(), &Vocab::Char, Some(end));
         let ignoring = Rules {
             ignore_eos: true,
             ..rules(&[])
@@ -565,11 +563,8 @@ mod tests {
                 id: *id,
             };
             let end = End { id: end.0, tokens: end.1 };
-            let answer = Answer {
-                text: text.into(),
-                pieces: pieces.iter().map(piece).collect(),
-                end: Some(end),
-            };
+            let pieces = pieces.iter().map(piece).collect();
+            let answer = Answer::of_pieces(text.into(), pieces, Some(end));
             let rules = Rules {
                 ignore_eos: flags.0 && limits.1.is_some(),
                 keeps_ids: flags.2,

@@ -46,10 +46,71 @@ impl From<Answer> for Script {
 pub struct Answer {
     /// The whole text.
     pub text: Arc<str>,
-    /// Pieces whose bytes add up to the text.
-    pub pieces: Vec<Piece>,
+    /// Its pieces; none if each byte is one, and a token whose id it is.
+    listed: Option<Vec<Piece>>,
     /// What ends it; its text is not shown.
     pub end: Option<End>,
+}
+
+/// Some pieces of an answer, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub enum Pieces<'a> {
+    /// Each byte is one, and a token whose id it is.
+    Bytes(&'a [u8]),
+    /// These.
+    Listed(&'a [Piece]),
+}
+
+impl<'a> Pieces<'a> {
+    /// Their number.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Listed(pieces) => pieces.len(),
+        }
+    }
+
+    /// One by one.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = Piece> + 'a {
+        (0..self.count()).map(move |index| match self {
+            Self::Bytes(bytes) => Piece {
+                bytes: 1,
+                tokens: 1,
+                id: Some(bytes[index].into()),
+            },
+            Self::Listed(pieces) => pieces[index],
+        })
+    }
+
+    /// The first `count`, and the rest.
+    pub fn split_at(self, count: usize) -> (Self, Self) {
+        match self {
+            Self::Bytes(bytes) => {
+                let (taken, rest) = bytes.split_at(count);
+                (Self::Bytes(taken), Self::Bytes(rest))
+            }
+            Self::Listed(pieces) => {
+                let (taken, rest) = pieces.split_at(count);
+                (Self::Listed(taken), Self::Listed(rest))
+            }
+        }
+    }
+
+    /// Bytes of their text.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Listed(pieces) => pieces.iter().map(|piece| piece.bytes as usize).sum(),
+        }
+    }
+
+    /// Tokens of them all.
+    pub fn tokens(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Listed(pieces) => pieces.iter().map(|piece| u64::from(piece.tokens)).sum(),
+        }
+    }
 }
 
 /// A bit of text and the number of tokens that it stands for: 0, 1 or many.
@@ -112,19 +173,30 @@ impl CutKind {
 impl Answer {
     /// A text of one token a piece.
     pub fn new(text: Arc<str>, vocab: &vocab::Vocab, end: Option<End>) -> Self {
+        let listed = (!vocab.takes_bytes(&text)).then(|| vocab.tokens_as(&text, Piece::from));
+        Self { text, listed, end }
+    }
+
+    /// A text of these pieces, whose bytes add up to it.
+    pub fn of_pieces(text: Arc<str>, pieces: Vec<Piece>, end: Option<End>) -> Self {
         Self {
-            pieces: vocab.tokens_as(&text, Piece::from),
             text,
+            listed: Some(pieces),
             end,
+        }
+    }
+
+    /// The pieces of the text.
+    pub fn pieces(&self) -> Pieces<'_> {
+        match &self.listed {
+            None => Pieces::Bytes(self.text.as_bytes()),
+            Some(listed) => Pieces::Listed(listed),
         }
     }
 
     /// Tokens of the pieces, the end not counted.
     pub fn tokens(&self) -> u64 {
-        self.pieces
-            .iter()
-            .map(|piece| u64::from(piece.tokens))
-            .sum()
+        self.pieces().tokens()
     }
 
     /// The answer cut or repeated to `tokens` tokens; an answer without tokens stays as it is.
@@ -138,22 +210,18 @@ impl Answer {
         let mut count = 0;
         while count < tokens {
             let mut start = 0;
-            for piece in &self.pieces {
+            for piece in self.pieces().iter() {
                 if count >= tokens {
                     break;
                 }
                 let end = start + piece.bytes as usize;
                 text.push_str(&self.text[start..end]);
                 start = end;
-                pieces.push(*piece);
+                pieces.push(piece);
                 count += u64::from(piece.tokens);
             }
         }
-        Self {
-            text: text.into(),
-            pieces,
-            end: self.end,
-        }
+        Self::of_pieces(text.into(), pieces, self.end)
     }
 }
 

@@ -67,6 +67,11 @@ impl Vocab {
         }
     }
 
+    /// Whether each byte of a text is a token, its id being the byte.
+    pub fn takes_bytes(&self, text: &str) -> bool {
+        matches!(self, Self::Byte | Self::Char) && is_ascii(text)
+    }
+
     /// A text cut into tokens, special tokens read as their text.
     pub fn tokens(&self, text: &str) -> Vec<Token> {
         self.tokens_as(text, |token| token)
@@ -75,11 +80,6 @@ impl Vocab {
     /// The same, each token made into something else.
     pub fn tokens_as<T>(&self, text: &str, make: impl Fn(Token) -> T) -> Vec<T> {
         match self {
-            // A character is a byte, and so is a token.
-            Self::Byte | Self::Char if is_ascii(text) => {
-                let token = |byte: u8| make(token(byte.into(), 1));
-                text.bytes().map(token).collect()
-            }
             Self::Byte => bytes(text).into_iter().map(make).collect(),
             Self::Char => {
                 let token = |character: char| token(character.into(), character.len_utf8());

@@ -15,7 +15,7 @@ use crate::generate::Plain;
 use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
-use crate::script::{Piece, Rhythm, Script};
+use crate::script::{Rhythm, Script};
 use crate::stub::Stub;
 use crate::timeline::{Kind, Step};
 use crate::work::Work;
@@ -121,7 +121,7 @@ impl Cuts {
         Self {
             first: first as usize,
             every: first.max(streaming.stream_interval) as usize,
-            steps: plain.pieces.len() + usize::from(plain.end.is_some()),
+            steps: plain.pieces.count() + usize::from(plain.end.is_some()),
         }
     }
 
@@ -142,7 +142,7 @@ impl Speech<'_> {
             due: Duration::ZERO,
             kind: Kind::Body,
             index: None,
-            tokens: u32::try_from(self.plain.tokens).unwrap_or(u32::MAX),
+            tokens: small(self.plain.tokens),
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         };
         let rendered = Rendered {
@@ -175,15 +175,14 @@ impl Speech<'_> {
         // All but the last chunk, which ends the answer.
         for _ in 1..chunks {
             let (taken, rest) = pieces.split_at(room);
-            let (bytes, tokens) = measured(taken);
-            let (said, behind) = text.split_at(bytes);
+            let (said, behind) = text.split_at(taken.bytes());
             let bytes = template.write_chunk(said, &mut out.bytes);
-            out.step((Kind::Content, Some(0), tokens), bytes);
+            out.step((Kind::Content, Some(0), small(taken.tokens())), bytes);
             (pieces, text) = (rest, behind);
             room = self.cuts.every;
         }
-        let (_, tokens) = measured(pieces);
-        let tokens = tokens + self.plain.end.map_or(0, |end| end.tokens);
+        let end = self.plain.end.map_or(0, |end| end.tokens);
+        let tokens = small(pieces.tokens()) + end;
         let finish = Shape::finish(self.plain.finish.reason);
         out.shaped(
             (Kind::Finish, Some(0), tokens),
@@ -206,12 +205,9 @@ impl Speech<'_> {
     }
 }
 
-/// Bytes and tokens of some pieces.
-fn measured(pieces: &[Piece]) -> (usize, u32) {
-    let each = pieces
-        .iter()
-        .map(|piece| (piece.bytes as usize, piece.tokens));
-    each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+/// A number of tokens of one event.
+fn small(tokens: u64) -> u32 {
+    u32::try_from(tokens).unwrap_or(u32::MAX)
 }
 
 /// Events that are due at once.

@@ -175,14 +175,13 @@ impl RawChoice {
             tokens: 1,
             id: Some(id),
         };
-        Ok(Answer {
-            text: deltas[..ids.len()].concat().into(),
-            pieces: ids.iter().zip(&deltas).map(piece).collect(),
-            end: Some(End {
-                id: Some(end),
-                tokens: 1,
-            }),
-        })
+        let text = deltas[..ids.len()].concat();
+        let pieces = ids.iter().zip(&deltas).map(piece).collect();
+        let end = End {
+            id: Some(end),
+            tokens: 1,
+        };
+        Ok(Answer::of_pieces(text.into(), pieces, Some(end)))
     }
 }
 

@@ -47,11 +47,7 @@ impl Source for RandomTokens {
                 id: Some(*id),
             });
         }
-        let answer = Answer {
-            text: text.into(),
-            pieces,
-            end: Some(self.end),
-        };
+        let answer = Answer::of_pieces(text.into(), pieces, Some(self.end));
         Arc::new(answer.into())
     }
 }

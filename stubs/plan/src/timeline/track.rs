@@ -84,7 +84,10 @@ impl Track {
         let output = self.said.outputs[step];
         let before = self.show(output);
         let tokens = std::mem::take(&mut self.untold);
-        (&self.said.text[before.text_end()..output.text_end()], tokens)
+        (
+            &self.said.text[before.text_end()..output.text_end()],
+            tokens,
+        )
     }
 
     /// Takes a step and gives what had been shown before it.
