@@ -61,6 +61,8 @@ pub(crate) struct Counters {
 struct Observed {
     bounds: &'static [u64],
     buckets: Box<[Number]>,
+    /// The last value that was looked up, and its bucket: answers of a load are often alike.
+    last: (Number, Number),
     sum: Number,
 }
 
@@ -216,20 +218,29 @@ impl Observed {
         Self {
             bounds,
             buckets: (0..=bounds.len()).map(|_| Number::default()).collect(),
+            last: (Number(AtomicU64::new(u64::MAX)), Number::default()),
             sum: Number::default(),
         }
     }
 
     fn add(&self, value: u64, times: u64) {
-        // Nearly all values of a server in no hurry are small.
-        let is_first = self.bounds.first().is_some_and(|bound| value <= *bound);
-        let bucket = if is_first {
-            0
-        } else {
-            self.bounds.partition_point(|bound| *bound < value)
-        };
+        let bucket = self.bucket(value);
         self.buckets[bucket].add(times);
         self.sum.add(value.wrapping_mul(times));
+    }
+
+    fn bucket(&self, value: u64) -> usize {
+        // Nearly all values of a server in no hurry are small.
+        if self.bounds.first().is_some_and(|bound| value <= *bound) {
+            return 0;
+        }
+        let (last, bucket) = &self.last;
+        if last.value() != value {
+            let found = self.bounds.partition_point(|bound| *bound < value);
+            bucket.set(found as u64);
+            last.set(value);
+        }
+        usize::try_from(bucket.value()).unwrap_or(0)
     }
 
     fn add_to(&self, sum: &mut Distribution) {
