@@ -25,7 +25,8 @@ pub(crate) fn reply(
     context: &mut Context,
 ) -> Result<Reply, Failure> {
     let content_type = call.head.header("content-type");
-    let request = stub.dialect.parse(endpoint, content_type, call.body)?;
+    let (dialect, known) = (stub.dialect, &mut context.known);
+    let request = dialect.parse_known(endpoint, content_type, call.body, known)?;
     reply_to(stub, &request, call, context)
 }
 

@@ -9,7 +9,7 @@ use vocab::Tokenizer;
 use wire::dialect::{Dialect, Patterns};
 use wire::failure::Failure;
 use wire::http1::RequestHead;
-use wire::request::{Endpoint, UsagePolicy};
+use wire::request::{Endpoint, Known, UsagePolicy};
 
 use crate::cache::PrefixCache;
 use crate::front::Front;
@@ -131,6 +131,8 @@ pub struct Call<'a> {
 pub struct Context {
     /// Seconds since 1970.
     pub created: u64,
+    /// The last request, mostly like the next.
+    pub(crate) known: Known,
     /// Source of ids.
     pub random: fastrand::Rng,
     /// Answers rendered once.
@@ -154,6 +156,7 @@ impl Context {
     pub fn new(seed: u64) -> Self {
         Self {
             created: 0,
+            known: Known::default(),
             random: fastrand::Rng::with_seed(seed),
             rendered: BTreeMap::new(),
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use wire::http1::{Framing, RequestHead};
+use wire::http1::Framing;
 
 use crate::exchange::{Arrived, Exchange, Next, Outcome};
 use crate::local::{Local, Phase};
@@ -140,7 +140,7 @@ impl Connection<'_> {
 
     /// Begins to answer a request that is all there; gives the bytes that it used.
     fn arrived(&mut self, input: &[u8]) -> io::Result<(Arrival, usize)> {
-        let (head, length) = match RequestHead::parse(input) {
+        let (head, length) = match self.worker.parse_head(input) {
             Ok(Some((_, length))) if length > self.worker.shared.max_head => {
                 return self.invalid(input);
             }

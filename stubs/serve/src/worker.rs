@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use wire::http1::{BadHead, KnownHead, RequestHead};
 
 use crate::connection;
 use crate::cpu::Thread;
@@ -120,6 +121,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Shared,
     pub(crate) stub: Arc<Stub>,
     date: Date,
+    /// The last head, mostly like the next.
+    head: RefCell<KnownHead>,
     /// Of the exchange that ended last, for the next.
     output: RefCell<Output>,
 }
@@ -136,6 +139,7 @@ impl Worker {
             context: RefCell::new(Context::new(seed)),
             counters: shared.metrics.add_worker(Thread::current()),
             date: Date::default(),
+            head: RefCell::default(),
             output: RefCell::default(),
             shared,
             stub,
@@ -146,6 +150,14 @@ impl Worker {
             .serve(listener, async move |stream, local, number| {
                 connection::serve(stream, &served, local, number).await
             })
+    }
+
+    /// Reads a head from the front of some bytes.
+    pub(crate) fn parse_head<'a>(
+        &self,
+        bytes: &'a [u8],
+    ) -> Result<Option<(RequestHead<'a>, usize)>, BadHead> {
+        self.head.borrow_mut().parse(bytes)
     }
 
     /// Seconds since 1970 and the `date` header for them.

@@ -1,6 +1,9 @@
 //! What a client asks for: the fields of a request body that change the answer.
 
+mod known;
 mod usual;
+
+pub use known::Known;
 
 use std::borrow::Cow;
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
 use crate::metrics::Snapshot;
-use crate::request::{Endpoint, Request, Sampling, UsagePolicy};
+use crate::request::{Endpoint, Known, Request, Sampling, UsagePolicy};
 
 /// A server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,8 +93,22 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<Box<Request<'a>>, Failure> {
+        self.parse_known(endpoint, content_type, body, &mut Known::default())
+    }
+
+    /// The same, quicker where the body is like the last one.
+    ///
+    /// # Errors
+    /// The server's answer to a body that it refuses.
+    pub fn parse_known<'a>(
+        self,
+        endpoint: Endpoint,
+        content_type: Option<&str>,
+        body: &'a [u8],
+        known: &mut Known,
+    ) -> Result<Box<Request<'a>>, Failure> {
         match self {
-            Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body),
+            Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body, known),
         }
     }
 

@@ -19,14 +19,14 @@ pub enum Framing {
 pub struct BadHead;
 
 /// A request's start line and the headers that matter to a stub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RequestHead<'a> {
     /// `POST`
     pub method: &'a str,
     /// The target as sent, query included.
     pub target: &'a str,
     /// All headers as sent.
-    pub headers: Vec<(&'a str, &'a [u8])>,
+    pub(super) headers: Vec<(&'a [u8], &'a [u8])>,
     /// Where the body ends.
     pub framing: Framing,
     /// The connection may serve another request.
@@ -68,7 +68,7 @@ impl<'a> RequestHead<'a> {
         self.header("upgrade").is_some()
             && self.headers.iter().any(|(name, value)| {
                 let mut words = value.split(|byte| *byte == b',');
-                name.eq_ignore_ascii_case("connection")
+                name.eq_ignore_ascii_case(b"connection")
                     && words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
             })
     }
@@ -107,7 +107,7 @@ impl<'a> RequestHead<'a> {
             headers: request
                 .headers
                 .iter()
-                .map(|header| (header.name, header.value))
+                .map(|header| (header.name.as_bytes(), header.value))
                 .collect(),
             framing: match (fields.chunked, fields.length) {
                 (true, Some(_)) => return Err(httparse::Error::HeaderValue),
@@ -202,7 +202,8 @@ const METHODS: [&str; 35] = [
 ];
 
 /// Whether a header has that name, whatever its case; mostly it is written in lower case.
-fn is_named(header: &str, name: &str) -> bool {
+pub(super) fn is_named(header: &[u8], name: &str) -> bool {
+    let name = name.as_bytes();
     header.len() == name.len() && (header == name || header.eq_ignore_ascii_case(name))
 }
 
@@ -224,7 +225,7 @@ fn lines_end_in_crlf(head: &[u8]) -> bool {
 }
 
 /// A number of bytes, digits and nothing else.
-fn length(value: &[u8]) -> Option<u64> {
+pub(super) fn length(value: &[u8]) -> Option<u64> {
     let mut length: u64 = 0;
     for byte in value {
         let digit = byte.wrapping_sub(b'0');
@@ -255,7 +256,7 @@ impl Fields {
             length: None,
         };
         for header in headers {
-            let is = |name: &str| is_named(header.name, name);
+            let is = |name: &str| is_named(header.name.as_bytes(), name);
             let value = || header.value.trim_ascii();
             match header.name.len() {
                 6 if is("expect") => {

@@ -5,10 +5,12 @@
 
 mod body;
 mod head;
+mod known;
 mod message;
 
 pub use body::{BadChunk, BodyDecoder};
 pub use head::{BadHead, Framing, RequestHead, ResponseHead};
+pub use known::KnownHead;
 pub use message::{WholeRequest, WholeResponse};
 
 /// Appends a status line and headers, in order, and the blank line.

@@ -12,7 +12,7 @@ use crate::json::{self, Json, Reader};
 const MAX_DIGITS: usize = 15;
 
 /// Roles that need nothing but a text beside them.
-const ROLES: [&str; 3] = ["user", "assistant", "system"];
+pub(super) const ROLES: [&str; 3] = ["user", "assistant", "system"];
 
 impl<'a> Request<'a> {
     /// Reads a body that holds nothing but usual members, each once; `None` is for the whole schema.
