@@ -62,11 +62,10 @@ impl Known {
                 has_surrogates: false,
             }])
         };
-        Some(Box::new(Request {
-            model,
-            prompt,
-            ..form.request.clone()
-        }))
+        let mut request = Box::new(form.request.without_texts());
+        request.model = model;
+        request.prompt = prompt;
+        Some(request)
     }
 
     /// Remembers a usual request, if its one text stands in the body as it is.
@@ -125,7 +124,7 @@ fn role(role: &str) -> Option<&'static str> {
 
 impl Request<'_> {
     /// What a usual request says beside model and prompt.
-    fn without_texts(&self) -> Request<'static> {
+    fn without_texts<'t>(&self) -> Request<'t> {
         let sampling = &self.sampling;
         let mut bare = Request::new(self.endpoint);
         bare.stream = self.stream;
