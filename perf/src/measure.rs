@@ -7,6 +7,7 @@ use harness::UsageError;
 use serde::Serialize;
 
 use crate::external::Client;
+use crate::limit::Limit;
 use crate::order;
 use crate::place::Places;
 use crate::scenario::{Load, Mode, Row, Scenario, Start};
@@ -23,8 +24,8 @@ const SLACK: usize = 32;
 const LONGER: u32 = 64;
 /// A Poisson search ends when its bounds are so near.
 const PRECISION: f64 = 1.04;
-/// So many trials in a row make a rate a sustained one.
-const CONFIRM: u32 = 3;
+/// Most trials of a rate.
+const TRIALS: u32 = 3;
 /// How much more than a closed loop's rate is certainly too much, and how much less is certainly not.
 const BEYOND: f64 = 1.3;
 const BELOW: f64 = 50.0;
@@ -77,6 +78,8 @@ pub struct Measured {
     pub windows: Vec<Window>,
     /// Of a Poisson row.
     pub found: Option<Found>,
+    /// Of a Poisson row: who was the limit at the lowest rate that was not sustained.
+    pub beyond: Option<Limit>,
 }
 
 /// What is said while it takes its time.
@@ -200,6 +203,7 @@ impl Run<'_> {
                 response_bytes: 0,
                 windows: Vec::new(),
                 found: None,
+                beyond: None,
             };
             if self.settings.client.is_none() {
                 let probe = asker.probe().with_context(|| row.name())?;
@@ -400,7 +404,7 @@ impl Run<'_> {
             low: closed / BELOW,
             high: closed * BEYOND,
             precision: PRECISION,
-            confirm: CONFIRM,
+            trials: TRIALS,
         };
         let mut windows: Vec<(f64, Window)> = Vec::new();
         let mut seed = settings.seed;
@@ -416,6 +420,10 @@ impl Run<'_> {
             windows.push((target, window));
             anyhow::Ok(tried)
         })?;
+        let too_much = windows.iter().rev().find(|(target, window)| {
+            Some(*target) == found.too_many && window.limit != Some(Limit::Rate)
+        });
+        measured.beyond = too_much.and_then(|(_, window)| window.limit);
         let at = |(target, _): &(f64, Window)| Some(*target) == found.sustained;
         measured.windows = windows
             .into_iter()

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::measure::{Measured, Role, Roofline};
-use crate::scenario::Mode;
+use crate::scenario::{Mode, Start};
 use crate::stats::{self, Interval};
 use crate::window::{Window, count};
 
@@ -27,7 +27,7 @@ pub enum Quantity {
 pub enum Question {
     /// The same row under two names: does the run see differences where there are none?
     Null,
-    /// Another server in the same mode.
+    /// Somebody else's server against each stub in the same mode.
     Server,
     /// The same server, asked for usage.
     Usage,
@@ -98,7 +98,7 @@ fn pairs(rows: &[Measured]) -> Vec<(&Measured, &Measured, Question)> {
         Role::Again(base) => Some((row, &rows[base], Question::Null)),
         _ => None,
     });
-    let subjects = || {
+    let subjects = move || {
         rows.iter()
             .filter(|row| row.role == Role::Subject && row.found.is_none())
     };
@@ -112,12 +112,18 @@ fn pairs(rows: &[Measured]) -> Vec<(&Measured, &Measured, Question)> {
             };
             Some((row, subjects().find(is_base)?, Question::Usage))
         });
-    let servers = subjects().filter_map(|row| {
-        let is_same =
-            |base: &&Measured| base.row.mode == row.row.mode && base.row.shape() == row.row.shape();
-        let base = subjects().find(is_same)?;
-        (base.row.server != row.row.server).then_some((row, base, Question::Server))
-    });
+    let is_stub = |row: &Measured| matches!(row.row.start, Start::Stub(_));
+    let servers = subjects()
+        .filter(move |row| !is_stub(row))
+        .flat_map(move |row| {
+            let is_same = move |base: &&Measured| {
+                base.row.mode == row.row.mode
+                    && base.row.shape() == row.row.shape()
+                    && is_stub(base)
+            };
+            let bases = subjects().filter(is_same);
+            bases.map(move |base| (row, base, Question::Server))
+        });
     again.chain(usage).chain(servers).collect()
 }
 
@@ -223,10 +229,7 @@ impl Comparison {
     pub fn sentence(&self) -> String {
         let (Some(ratio), Some(resolution)) = (&self.ratio, self.resolution) else {
             let fewest = stats::FEWEST;
-            return format!(
-                "{}: no verdict; intervals need {fewest} rounds and CPU times of both",
-                self.subject()
-            );
+            return format!("no verdicts: intervals need {fewest} rounds, and CPU times of both");
         };
         let numbers = numbers(ratio);
         if self.question == Question::Null {
@@ -237,15 +240,20 @@ impl Comparison {
             };
             return format!("{}: {numbers} {verdict}", self.subject());
         }
-        let seen = percent(resolution);
+        let seen = if resolution < 1.0 {
+            percent(resolution)
+        } else {
+            format!("a factor of {:.1}", 1.0 + resolution)
+        };
         let verdict = if self.differs {
-            let change = percent((ratio.estimate - 1.0).abs());
-            let more = match self.quantity {
-                _ if ratio.estimate > 1.0 => "more",
-                Quantity::RequestsPerSecond => "fewer",
-                Quantity::ServerCpu => "less",
+            let (times, size) = (ratio.estimate, percent((ratio.estimate - 1.0).abs()));
+            let change = match self.quantity {
+                _ if times >= 2.0 => format!("{times:.2} times as much"),
+                _ if times > 1.0 => format!("{size} more"),
+                Quantity::RequestsPerSecond => format!("{size} fewer"),
+                Quantity::ServerCpu => format!("{size} less"),
             };
-            format!("{change} {more}, {numbers}; this run resolves {seen}")
+            format!("{change}, {numbers}; this run resolves {seen}")
         } else {
             format!(
                 "no difference that this run could resolve, {numbers}; it would have seen {seen}"
@@ -347,6 +355,7 @@ mod tests {
             response_bytes: if name.ends_with("usage") { 4200 } else { 4000 },
             windows: windows.collect(),
             found: None,
+            beyond: None,
         }
     }
 

@@ -20,6 +20,9 @@ use crate::window::{QUANTILES, Side, Window, count};
 pub use html::html;
 pub use text::{brief, text};
 
+/// Rows that are named in a sentence about several.
+const NAMED: usize = 6;
+
 /// A finished roofline with everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -117,7 +120,7 @@ pub struct Line {
     pub spent: Spent,
     /// Requests without a good answer.
     pub failed: u64,
-    /// The side that was the limit in most rounds.
+    /// The side that was the limit in most rounds; of a Poisson row, beyond the rate that is sustained.
     pub limit: Option<Limit>,
     /// Of a Poisson row: the search.
     pub found: Option<Found>,
@@ -152,6 +155,7 @@ impl Report {
         let rows: Vec<Line> = lines(roofline, settings.seed);
         let mut verdicts: Vec<String> = comparisons.iter().map(Comparison::sentence).collect();
         verdicts.extend(rows.iter().filter_map(rate));
+        verdicts.dedup();
         verdicts.extend(limits(&rows));
         if !roofline.absent.is_empty() {
             verdicts.push(format!("not there yet: {}", roofline.absent.join(", ")));
@@ -324,7 +328,7 @@ fn line(row: &Measured, name: String, roofline: &Roofline, seed: u64) -> Line {
             server: parts(row, |window| window.server),
         },
         failed: row.windows.iter().map(|window| window.failed).sum(),
-        limit: limit(row),
+        limit: row.beyond.or_else(|| limit(row)),
         found: row.found.clone(),
         windows: row.windows.clone(),
     }
@@ -380,7 +384,8 @@ fn rate(line: &Line) -> Option<String> {
     let name = &line.name;
     Some(match (found.sustained, found.too_many) {
         (Some(rate), Some(too_many)) => format!(
-            "{name}: sustains {rate:.0} requests/s at random times, not {too_many:.0} any more"
+            "{name}: sustains {rate:.0} requests/s at random times, not {too_many:.0} any more; limit: {}",
+            line.limit.unwrap_or(Limit::Unknown).name()
         ),
         (Some(rate), None) => format!("{name}: sustains {rate:.0} requests/s and more"),
         (None, _) => format!("{name}: does not sustain even the lowest rate that was tried"),
@@ -397,12 +402,15 @@ fn limits(lines: &[Line]) -> Vec<String> {
         }
     }
     let sentence = |(limit, names): (Limit, Vec<&str>)| {
-        format!(
-            "limit: {} ({}): {}",
-            limit.name(),
-            limit.reason(),
-            names.join("; ")
-        )
+        let more = names.len().saturating_sub(NAMED);
+        let others = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let named = names.get(..NAMED).unwrap_or(&names).join("; ");
+        let (limit, reason) = (limit.name(), limit.reason());
+        format!("limit: {limit} ({reason}): {named}{others}")
     };
     groups.into_iter().map(sentence).collect()
 }

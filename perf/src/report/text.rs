@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Estimate, Line, Report};
 use crate::measure::Role;
+use crate::verdict::{Comparison, Quantity, Question};
 
 /// What is printed: two tables, and below them the verdicts.
 pub fn text(report: &Report) -> String {
@@ -21,7 +22,7 @@ pub fn text(report: &Report) -> String {
         "95% interval",
         "limit",
     ];
-    text += &table(header, rates);
+    text += &table(header, &rates);
     text += "\n\n";
     let header = [
         "",
@@ -35,7 +36,12 @@ pub fn text(report: &Report) -> String {
     let is_shown = |line: &&Line| line.role == Role::Subject;
     text += &table(
         header,
-        report.rows.iter().filter(is_shown).map(times).collect(),
+        &report
+            .rows
+            .iter()
+            .filter(is_shown)
+            .map(times)
+            .collect::<Vec<_>>(),
     );
     text += "\n\n";
     for verdict in &report.verdicts {
@@ -51,12 +57,15 @@ pub fn brief(report: &Report) -> String {
         [name, qps, interval, server, client]
     };
     let header = ["", "requests/s", "95% interval", "server CPU", "client CPU"];
-    let mut text = table(header, report.rows.iter().map(first).collect());
+    let mut text = table(header, &report.rows.iter().map(first).collect::<Vec<_>>());
     let notes = "medians of interleaved rounds, server and client sharing this machine; CPU time of all \
                  threads of a side, per request";
     write!(text, "\n{notes}\n\n").expect("a String takes all");
-    for verdict in &report.verdicts {
-        writeln!(text, "- {verdict}").expect("a String takes all");
+    let is_shown = |known: &&Comparison| {
+        known.question == Question::Usage || known.quantity == Quantity::RequestsPerSecond
+    };
+    for comparison in report.comparisons.iter().filter(is_shown) {
+        writeln!(text, "- {}", comparison.sentence()).expect("a String takes all");
     }
     text
 }
@@ -98,20 +107,26 @@ fn times(line: &Line) -> [String; 7] {
     ]
 }
 
-fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
+/// Columns that say nothing are left out.
+fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let says = |column: &usize| {
+        let mut cells = rows.iter().map(|row| &row[*column]);
+        *column == 0 || cells.any(|cell| cell != "-")
+    };
+    let columns: Vec<usize> = (0..N).filter(says).collect();
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
-    table.set_header(header);
+    table.set_header(columns.iter().map(|column| header[*column]));
     for row in rows {
-        table.add_row(row);
+        table.add_row(columns.iter().map(|column| &row[*column]));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    if header[N - 1] == "limit"
-        && let Some(limit) = table.column_mut(N - 1)
-    {
-        limit.set_cell_alignment(CellAlignment::Left);
+    for (column, of) in table.column_iter_mut().zip(&columns) {
+        let is_text = *of == 0 || header[*of] == "limit";
+        column.set_cell_alignment(if is_text {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        });
     }
     table.trim_fmt()
 }
