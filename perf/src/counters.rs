@@ -2,18 +2,18 @@
 
 /// Sums since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Requests that were answered to their end.
-    pub requests: f64,
+    pub(crate) requests: f64,
     /// Chunks with text.
-    pub chunks: f64,
+    pub(crate) chunks: f64,
     /// Time from each request's arrival to its answer's end, in seconds.
-    pub inside: f64,
+    pub(crate) inside: f64,
 }
 
 impl Counters {
     /// vLLM's counters, or the stub's own; `None` where there are neither.
-    pub fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let total = |name: &str| sum(text, name);
         let answered = total("vllm:request_success_total");
         Some(Self {
@@ -26,7 +26,7 @@ impl Counters {
 
     /// What was counted since an earlier reading.
     #[must_use]
-    pub fn since(self, before: Self) -> Self {
+    pub(crate) fn since(self, before: Self) -> Self {
         Self {
             requests: self.requests - before.requests,
             chunks: self.chunks - before.chunks,

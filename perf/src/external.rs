@@ -19,15 +19,15 @@ const EVERY: Duration = Duration::from_millis(40);
 
 /// A command with `{url}` in it.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// What is run.
-    pub command: String,
+    pub(crate) command: String,
     /// The model to ask for.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// How long it should take, if it wants to know.
-    pub window: Duration,
+    pub(crate) window: Duration,
     /// How long it may take.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// Everybody's state at one moment.
@@ -40,12 +40,12 @@ struct Sample {
 
 impl Client {
     /// Whether the command tells streamed answers from others, and usage from none.
-    pub fn tells_modes(&self) -> bool {
+    pub(crate) fn tells_modes(&self) -> bool {
         self.command.contains("{stream}") || self.command.contains("{usage}")
     }
 
     /// Whether the command tells numbers of requests in flight apart.
-    pub fn tells_loads(&self) -> bool {
+    pub(crate) fn tells_loads(&self) -> bool {
         self.command.contains("{concurrency}")
     }
 
@@ -53,7 +53,12 @@ impl Client {
     ///
     /// # Errors
     /// The command fails, takes too long or sends nothing.
-    pub fn measure(&self, row: &Row, server: &Server, places: &Places) -> anyhow::Result<Window> {
+    pub(crate) fn measure(
+        &self,
+        row: &Row,
+        server: &Server,
+        places: &Places,
+    ) -> anyhow::Result<Window> {
         let model = server.model(self.model.as_deref()).unwrap_or(MODEL);
         let command = self.filled(row, &server.url, model);
         let wrong = |reason: String| UsageError(format!("--client-cmd {command:?}: {reason}"));

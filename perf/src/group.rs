@@ -21,7 +21,7 @@ const LINES: usize = 5;
 
 /// A command that runs until it ends or this is dropped.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     child: Child,
     /// The group ends when it is closed.
     alive: Option<ChildStdin>,
@@ -33,7 +33,7 @@ impl Group {
     ///
     /// # Errors
     /// There is no shell, or the cores cannot be used.
-    pub fn start(command: &str, cores: Option<&[usize]>) -> anyhow::Result<Self> {
+    pub(crate) fn start(command: &str, cores: Option<&[usize]>) -> anyhow::Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, command]).process_group(0);
         shell
@@ -61,17 +61,17 @@ impl Group {
     }
 
     /// The shell that became the command.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How the command ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// The last thing that it said on stderr.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         let lines = self.last_lines.lock().expect("nobody panics with the lock");
         let said = lines.iter().rev().find(|line| !line.trim().is_empty());
         said.map_or_else(|| "it said nothing".into(), |line| line.trim().to_owned())

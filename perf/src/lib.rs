@@ -2,26 +2,25 @@
 
 pub mod ceiling;
 pub mod cli;
-pub mod counters;
-pub mod external;
-pub mod group;
-pub mod limit;
-pub mod measure;
-pub mod place;
+mod counters;
+mod external;
+mod group;
+mod limit;
+mod measure;
+mod place;
 pub mod report;
-
-pub mod scenario;
-pub mod search;
-pub mod server;
+mod scenario;
+mod search;
+mod server;
 pub mod short;
-pub mod stats;
-pub mod usage;
-pub mod verdict;
-pub mod window;
+mod stats;
+mod usage;
+mod verdict;
+mod window;
 
 /// Rows in the order in which a round measures them: each round starts with another row, and every
 /// other one goes backwards, so that nothing but the row itself tells it from its neighbours.
-pub fn order(round: usize, rows: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn order(round: usize, rows: usize) -> impl Iterator<Item = usize> {
     let backwards = round % 2 == 1;
     (0..rows).map(move |turn| {
         let row = (round / 2 + turn) % rows;

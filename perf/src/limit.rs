@@ -11,15 +11,15 @@ const IDLE: f64 = 0.5;
 /// A side that waits so long for a core while it is not busy waits for somebody else.
 const CROWDED: f64 = 0.2;
 /// Share of the rate that was asked for which counts as met.
-pub const SUSTAINED: f64 = 0.95;
+pub(crate) const SUSTAINED: f64 = 0.95;
 
 /// How busy a side's threads were, as shares of the time that they could have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Load {
+pub(crate) struct Load {
     /// On a core.
-    pub busy: f64,
+    pub(crate) busy: f64,
     /// Ready to run, but not on a core.
-    pub waits: f64,
+    pub(crate) waits: f64,
 }
 
 impl Load {
@@ -30,25 +30,25 @@ impl Load {
 
 /// What is known of a window when it is asked who was the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// The client's threads.
-    pub client: Option<Load>,
+    pub(crate) client: Option<Load>,
     /// The server's threads.
-    pub server: Option<Load>,
+    pub(crate) server: Option<Load>,
     /// Requests that the client had open, on average; none if it is not ours.
-    pub open: Option<f64>,
+    pub(crate) open: Option<f64>,
     /// Requests that the server was busy with, by its own clock, on average.
-    pub in_server: Option<f64>,
+    pub(crate) in_server: Option<f64>,
     /// Requests/s that fell due, in an open loop.
-    pub offered: Option<f64>,
+    pub(crate) offered: Option<f64>,
     /// Answers as a share of those requests, each a second.
-    pub of_target: Option<f64>,
+    pub(crate) of_target: Option<f64>,
 }
 
 /// The side that was the limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub(crate) enum Limit {
     /// The client had no CPU time left.
     Client,
     /// The client let the server wait although it had CPU time.
@@ -69,7 +69,7 @@ pub enum Limit {
 
 impl Limit {
     /// The side in a word or two.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::ClientPauses => "client (pauses)",
@@ -83,7 +83,7 @@ impl Limit {
     }
 
     /// What was seen, in a clause.
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Client | Self::Server => "its threads had no CPU time left",
             Self::ClientPauses => "the server had nothing to do most of the time",
@@ -99,7 +99,7 @@ impl Limit {
 }
 
 /// Names the side that was the limit.
-pub fn limit(evidence: &Evidence) -> Limit {
+pub(crate) fn limit(evidence: &Evidence) -> Limit {
     if evidence.of_target.is_some_and(|share| share >= SUSTAINED) {
         return Limit::Rate;
     }

@@ -32,27 +32,27 @@ const BELOW: f64 = 50.0;
 
 /// How rows are measured.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Somebody else's client, in place of the load loop.
-    pub client: Option<Client>,
+    pub(crate) client: Option<Client>,
     /// The model to ask for, of servers that are not stubs.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// How long a server may take to start.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
     /// Where both sides run.
-    pub places: Places,
+    pub(crate) places: Places,
     /// Of arrival times and bootstraps.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// How long a rate is tried.
-    pub trial: Duration,
+    pub(crate) trial: Duration,
     /// How long all rounds take together, in place of the scenario's number of rounds.
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
 }
 
 /// What a line of the report is measured for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub(crate) enum Role {
     /// The same as another one, under a second name.
     Again(usize),
     /// The bare loop of another one, and of those that are alike.
@@ -63,37 +63,37 @@ pub enum Role {
 
 /// A row and all that was measured of it.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// The row; of the bare loop, the one whose bytes it sends.
-    pub row: Row,
+    pub(crate) row: Row,
     /// What it is measured for.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Its bare loop.
-    pub ceiling: Option<usize>,
+    pub(crate) ceiling: Option<usize>,
     /// Bytes of its shortest request.
-    pub request_bytes: usize,
+    pub(crate) request_bytes: usize,
     /// Bytes of a response; none if it was not asked.
-    pub response_bytes: usize,
+    pub(crate) response_bytes: usize,
     /// In the rounds' order; of a Poisson row, those at the highest sustained rate.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// Of a Poisson row.
-    pub found: Option<Found>,
+    pub(crate) found: Option<Found>,
     /// Of a Poisson row: who was the limit at the lowest rate that was not sustained.
-    pub beyond: Option<Limit>,
+    pub(crate) beyond: Option<Limit>,
 }
 
 /// What is said while it takes its time.
-pub type Progress<'p> = &'p mut dyn FnMut(&str);
+pub(crate) type Progress<'p> = &'p mut dyn FnMut(&str);
 
 /// A scenario that has been measured.
 #[derive(Clone, Debug)]
-pub struct Roofline {
+pub(crate) struct Roofline {
     /// Every row, with the null tests and the bare loops.
-    pub rows: Vec<Measured>,
+    pub(crate) rows: Vec<Measured>,
     /// Rounds that were measured.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Servers of rows that this build does not have.
-    pub absent: Vec<String>,
+    pub(crate) absent: Vec<String>,
 }
 
 /// A row with its server.
@@ -115,7 +115,7 @@ struct Run<'s> {
 ///
 /// # Errors
 /// [`UsageError`] if a server or the client does not start, others if one fails.
-pub fn measure(
+pub(crate) fn measure(
     scenario: &Scenario,
     settings: &Settings,
     progress: Progress<'_>,

@@ -5,26 +5,30 @@ use serde::Serialize;
 
 /// Where a side runs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Place {
+pub(crate) struct Place {
     /// Its cores, if it is kept on some.
-    pub cores: Option<Vec<usize>>,
+    pub(crate) cores: Option<Vec<usize>>,
     /// Its threads.
-    pub workers: usize,
+    pub(crate) workers: usize,
 }
 
 /// Where both sides run.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Places {
+pub(crate) struct Places {
     /// The client.
-    pub client: Place,
+    pub(crate) client: Place,
     /// The server.
-    pub server: Place,
+    pub(crate) server: Place,
 }
 
 impl Places {
     /// Half of this process's cores for each side, a thread per core where nobody asks for another
     /// number.
-    pub fn new(pin: bool, server_workers: Option<usize>, client_workers: Option<usize>) -> Self {
+    pub(crate) fn new(
+        pin: bool,
+        server_workers: Option<usize>,
+        client_workers: Option<usize>,
+    ) -> Self {
         let cores = cores();
         let (server, client) = cores.split_at(cores.len() / 2);
         let pin = pin && !server.is_empty();
@@ -41,7 +45,7 @@ impl Places {
 
 impl Place {
     /// Threads that can run at once, of a side with so many.
-    pub fn lanes(&self, threads: usize) -> usize {
+    pub(crate) fn lanes(&self, threads: usize) -> usize {
         let cores = self.cores.as_ref().map_or_else(|| cores().len(), Vec::len);
         threads.clamp(1, cores.max(1))
     }

@@ -21,41 +21,41 @@ const CEILING: &str = "ceiling";
 
 /// A set of rows, and how they are measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// What it is for.
-    pub about: String,
+    pub(crate) about: String,
     /// How long a row is measured in a round.
-    pub window: Duration,
+    pub(crate) window: Duration,
     /// How often each row is measured.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Rows in the file's order, each once.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// What is measured in one window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Its server's name.
-    pub server: String,
+    pub(crate) server: String,
     /// How to start that.
-    pub start: Start,
+    pub(crate) start: Start,
     /// How answers are asked for.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// When requests are sent.
-    pub load: Load,
+    pub(crate) load: Load,
     /// Bytes of an unstreamed request's body.
-    pub body: usize,
+    pub(crate) body: usize,
     /// Characters of the last message, and of the answer.
-    pub length: usize,
+    pub(crate) length: usize,
     /// Characters of a chunk.
-    pub interval: usize,
+    pub(crate) interval: usize,
     /// It is measured against the bare loop.
-    pub against_ceiling: bool,
+    pub(crate) against_ceiling: bool,
 }
 
 /// How to come by a server.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Start {
+pub(crate) enum Start {
     /// A command of its own, with `{port}` in it.
     Command(String),
     /// The words after `stubline serve`.
@@ -66,7 +66,7 @@ pub enum Start {
 
 /// How answers are asked for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// One body.
     #[serde(rename = "json")]
     Json,
@@ -84,7 +84,7 @@ pub enum Mode {
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(try_from = "String")]
-pub enum Load {
+pub(crate) enum Load {
     /// All at once over 64 connections.
     Burst,
     /// So many in flight.
@@ -95,19 +95,19 @@ pub enum Load {
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Other numbers of requests in flight.
-    pub concurrency: Vec<usize>,
+    pub(crate) concurrency: Vec<usize>,
     /// Other length of the answer.
-    pub length: Option<usize>,
+    pub(crate) length: Option<usize>,
     /// Other length of a chunk.
-    pub interval: Option<usize>,
+    pub(crate) interval: Option<usize>,
     /// Leave out rows that ask for usage.
-    pub no_usage: bool,
+    pub(crate) no_usage: bool,
     /// More servers by their names.
-    pub commands: Vec<(String, String)>,
+    pub(crate) commands: Vec<(String, String)>,
     /// The one server in place of all.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -148,13 +148,13 @@ const fn interval() -> usize {
 }
 
 /// Names of the built-in sets and what they are for.
-pub fn list() -> Vec<(&'static str, String)> {
+pub(crate) fn list() -> Vec<(&'static str, String)> {
     let about = |text| toml::from_str::<File>(text).expect("a test reads it").about;
     SETS.map(|(name, text)| (name, about(text))).to_vec()
 }
 
 /// A built-in set or a file.
-pub fn find(name: &str, changes: &Changes) -> Result<Scenario, UsageError> {
+pub(crate) fn find(name: &str, changes: &Changes) -> Result<Scenario, UsageError> {
     let set = SETS.iter().find(|(known, _)| *known == name);
     let text = match set {
         Some((_, text)) => (*text).to_owned(),
@@ -261,18 +261,18 @@ impl Grid {
 
 impl Row {
     /// Text events of an answer; none if it is not streamed.
-    pub fn events(&self) -> Option<usize> {
+    pub(crate) fn events(&self) -> Option<usize> {
         let is_streamed = self.mode != Mode::Json;
         is_streamed.then(|| self.length.div_ceil(self.interval))
     }
 
     /// Server and mode.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.server, self.mode.name())
     }
 
     /// What the answer is like, and when requests are sent.
-    pub fn shape(&self) -> String {
+    pub(crate) fn shape(&self) -> String {
         match self.events() {
             Some(events) => format!("{events} events, {}", self.load),
             None => format!("{} characters, {}", self.length, self.load),
@@ -300,14 +300,14 @@ impl Start {
 }
 
 /// A readable text of so many characters.
-pub fn filler(characters: usize) -> String {
+pub(crate) fn filler(characters: usize) -> String {
     let words = "The quick brown fox jumps over the lazy dog. ";
     words.chars().cycle().take(characters).collect()
 }
 
 impl Mode {
     /// The mode in words.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Stream => "stream",
@@ -317,7 +317,7 @@ impl Mode {
     }
 
     /// Usage is asked for.
-    pub fn wants_usage(self) -> bool {
+    pub(crate) fn wants_usage(self) -> bool {
         matches!(self, Self::Usage | Self::Continuous)
     }
 }

@@ -6,52 +6,55 @@ use crate::limit::SUSTAINED;
 
 /// Where to search, and how sure to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Search {
+pub(crate) struct Search {
     /// Requests/s that are taken as sustained.
-    pub low: f64,
+    pub(crate) low: f64,
     /// Requests/s that are taken as too many.
-    pub high: f64,
+    pub(crate) high: f64,
     /// Ratio of the bounds at which the search ends.
-    pub precision: f64,
+    pub(crate) precision: f64,
     /// Most trials of a rate, of which the most have to be sustained: a hiccup of the machine is no
     /// limit.
-    pub trials: u32,
+    pub(crate) trials: u32,
 }
 
 /// One rate, tried once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// Requests/s that were asked for.
-    pub target: f64,
+    pub(crate) target: f64,
     /// Requests/s that fell due: what chance made of the target.
-    pub offered: f64,
+    pub(crate) offered: f64,
     /// Requests/s that were answered.
-    pub achieved: f64,
+    pub(crate) achieved: f64,
     /// Requests that failed.
-    pub failed: u64,
+    pub(crate) failed: u64,
 }
 
 impl Trial {
     /// Nothing failed, and what fell due was answered in its time but for a twentieth.
-    pub fn is_sustained(&self) -> bool {
+    pub(crate) fn is_sustained(&self) -> bool {
         self.failed == 0 && self.achieved >= SUSTAINED * self.offered
     }
 }
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub(crate) struct Found {
     /// Highest sustained requests/s; none if even the lower bound was not.
-    pub sustained: Option<f64>,
+    pub(crate) sustained: Option<f64>,
     /// Lowest requests/s that was not sustained; none if all were.
-    pub too_many: Option<f64>,
+    pub(crate) too_many: Option<f64>,
     /// All that was tried, in order.
-    pub trials: Vec<Trial>,
+    pub(crate) trials: Vec<Trial>,
 }
 
 impl Search {
     /// Bisects on a logarithmic scale; a rate counts if most of its trials were sustained.
-    pub fn run<E>(self, mut measure: impl FnMut(f64) -> Result<Trial, E>) -> Result<Found, E> {
+    pub(crate) fn run<E>(
+        self,
+        mut measure: impl FnMut(f64) -> Result<Trial, E>,
+    ) -> Result<Found, E> {
         let mut found = Found {
             sustained: None,
             too_many: None,

@@ -17,16 +17,16 @@ use crate::scenario::Start;
 use crate::usage::{Tree, Usage};
 
 /// The model that stubs are asked for.
-pub const MODEL: &str = "stub";
+pub(crate) const MODEL: &str = "stub";
 const POLL: Duration = Duration::from_millis(20);
 
 /// A server that answers for as long as this lives.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     /// `http://HOST:PORT`
-    pub url: String,
+    pub(crate) url: String,
     /// It tells counters at `/metrics`.
-    pub counts: bool,
+    pub(crate) counts: bool,
     process: Process,
 }
 
@@ -40,7 +40,7 @@ enum Process {
 
 /// A reading of what a server has taken.
 #[derive(Clone, Debug)]
-pub enum Reading {
+pub(crate) enum Reading {
     /// Of its processes, by the kernel.
     Kernel(Usage),
     /// Of itself, by its metrics.
@@ -49,7 +49,7 @@ pub enum Reading {
 
 impl Reading {
     /// The sums.
-    pub fn cpu(&self) -> Cpu {
+    pub(crate) fn cpu(&self) -> Cpu {
         match self {
             Self::Kernel(usage) => usage.cpu(),
             Self::Metrics(cpu) => *cpu,
@@ -62,7 +62,7 @@ impl Server {
     ///
     /// # Errors
     /// [`UsageError`] if it does not start.
-    pub fn start(start: &Start, place: &Place, patience: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn start(start: &Start, place: &Place, patience: Duration) -> anyhow::Result<Self> {
         let cores = place.cores.as_deref();
         let (url, process) = match start {
             Start::Command(command) => command_at_free_port(command, place, patience)?,
@@ -97,7 +97,11 @@ impl Server {
     ///
     /// # Errors
     /// The program's own file is gone, or a port cannot be had.
-    pub fn ceiling(request: usize, response: Vec<u8>, place: &Place) -> anyhow::Result<Self> {
+    pub(crate) fn ceiling(
+        request: usize,
+        response: Vec<u8>,
+        place: &Place,
+    ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("failed to find this program's file")?;
         let (reader, mut writer) = std::io::pipe()?;
         // A pipe holds less than an answer may have.
@@ -116,7 +120,7 @@ impl Server {
     }
 
     /// What it has taken of the cores so far, if anybody tells.
-    pub fn reading(&self) -> Option<Reading> {
+    pub(crate) fn reading(&self) -> Option<Reading> {
         let pid = match &self.process {
             Process::Command(group) => group.pid(),
             Process::Stub(stub) => stub.pid(),
@@ -129,7 +133,7 @@ impl Server {
     }
 
     /// Its counters, if it has any.
-    pub fn counters(&self) -> Option<Counters> {
+    pub(crate) fn counters(&self) -> Option<Counters> {
         if !self.counts {
             return None;
         }
@@ -138,7 +142,7 @@ impl Server {
     }
 
     /// The model to ask for where `wanted` is the user's wish; `None` if the server has to be asked.
-    pub fn model<'m>(&self, wanted: Option<&'m str>) -> Option<&'m str> {
+    pub(crate) fn model<'m>(&self, wanted: Option<&'m str>) -> Option<&'m str> {
         match self.process {
             Process::Command(_) => wanted.or(Some(MODEL)),
             Process::Elsewhere => wanted,
@@ -178,7 +182,7 @@ fn command_at_free_port(
 }
 
 /// Whether this program's `serve` knows a stub.
-pub fn is_known(words: &str) -> bool {
+pub(crate) fn is_known(words: &str) -> bool {
     let name = words.split_whitespace().next().unwrap_or_default();
     let Ok(program) = std::env::current_exe() else {
         return false;

@@ -3,34 +3,34 @@
 use serde::Serialize;
 
 /// Fewest values that have an interval: of five, not even the whole range holds the median with 95%.
-pub const FEWEST: usize = 6;
+pub(crate) const FEWEST: usize = 6;
 
 const RESAMPLES: usize = if cfg!(test) { 400 } else { 2000 };
 
 /// An estimate and its 95% confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// Its lower end.
-    pub low: f64,
+    pub(crate) low: f64,
     /// The median.
-    pub estimate: f64,
+    pub(crate) estimate: f64,
     /// Its upper end.
-    pub high: f64,
+    pub(crate) high: f64,
 }
 
 impl Interval {
     /// The value is within, ends included.
-    pub fn contains(&self, value: f64) -> bool {
+    pub(crate) fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// Of positive values: half the distance of the ends' logarithms.
-    pub fn half_width(&self) -> f64 {
+    pub(crate) fn half_width(&self) -> f64 {
         (self.high.ln() - self.low.ln()) / 2.0
     }
 
     /// Of a ratio: the larger distance of an end's logarithm from zero.
-    pub fn reach(&self) -> f64 {
+    pub(crate) fn reach(&self) -> f64 {
         self.low.ln().abs().max(self.high.ln().abs())
     }
 
@@ -44,7 +44,7 @@ impl Interval {
 }
 
 /// The middle value; NaN of nothing.
-pub fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     median_of(&mut values.to_vec())
 }
 
@@ -68,7 +68,7 @@ fn median_of(values: &mut [f64]) -> f64 {
 /// The percentile bootstrap of few values is too narrow, so its levels are moved out as Hesterberg
 /// ("What Teachers Should Know About the Bootstrap", 2015, section 5.3) does; and it is no narrower than
 /// the interval of the sign test, which holds whatever the distribution.
-pub fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
+pub(crate) fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.retain(|value| value.is_finite());
     if sorted.len() < FEWEST {
@@ -114,7 +114,7 @@ fn beyond(count: usize) -> usize {
 
 /// How much `values` are of `bases`, both positive: the median of the rounds' ratios, its interval on
 /// the logarithms.
-pub fn ratio(values: &[f64], bases: &[f64], seed: u64) -> Option<Interval> {
+pub(crate) fn ratio(values: &[f64], bases: &[f64], seed: u64) -> Option<Interval> {
     let pairs = values.iter().zip(bases);
     let logs: Vec<f64> = pairs.map(|(value, base)| (value / base).ln()).collect();
     Some(median_interval(&logs, seed)?.map(f64::exp))

@@ -7,9 +7,9 @@ use harness::cpu::Cpu;
 
 /// What a process and all that it started have taken so far.
 #[derive(Clone, Debug, Default)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// CPU time as the kernel splits it, of processes that still run.
-    pub ticks: Ticks,
+    pub(crate) ticks: Ticks,
     threads: Vec<Thread>,
 }
 
@@ -22,20 +22,20 @@ struct Thread {
 
 /// CPU time as the kernel splits it, in hundredths of a second.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Ticks {
+pub(crate) struct Ticks {
     /// In the kernel.
-    pub kernel: u64,
+    pub(crate) kernel: u64,
     /// In the program.
-    pub user: u64,
+    pub(crate) user: u64,
 }
 
 /// A process whose usage can be asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tree(pub u32);
+pub(crate) struct Tree(pub(crate) u32);
 
 impl Tree {
     /// What it and all below it have taken; what has ended and was not waited for is lost.
-    pub fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         let mut usage = Usage::default();
         let mut left = vec![self.0];
         while let Some(pid) = left.pop() {
@@ -47,7 +47,7 @@ impl Tree {
 
 impl Usage {
     /// All threads together.
-    pub fn cpu(&self) -> Cpu {
+    pub(crate) fn cpu(&self) -> Cpu {
         Cpu {
             time: self.threads.iter().map(|thread| thread.time).sum(),
             wait: Some(self.threads.iter().map(|thread| thread.wait).sum()),
@@ -55,7 +55,7 @@ impl Usage {
     }
 
     /// Takes up a later reading; threads that have ended keep what they had.
-    pub fn renew(&mut self, later: &Self) {
+    pub(crate) fn renew(&mut self, later: &Self) {
         self.ticks.kernel = self.ticks.kernel.max(later.ticks.kernel);
         self.ticks.user = self.ticks.user.max(later.ticks.user);
         for thread in &later.threads {
@@ -71,7 +71,7 @@ impl Usage {
     }
 
     /// The busiest thread's time on a core and ready to run since an earlier reading.
-    pub fn busiest_since(&self, before: &Self) -> Duration {
+    pub(crate) fn busiest_since(&self, before: &Self) -> Duration {
         let since = |thread: &Thread| {
             let earlier = before
                 .threads
@@ -112,7 +112,7 @@ impl Usage {
 
 impl Ticks {
     /// This process's own.
-    pub fn own() -> Self {
+    pub(crate) fn own() -> Self {
         read(&PathBuf::from("/proc/self/stat"))
             .as_deref()
             .and_then(ticks)
@@ -121,7 +121,7 @@ impl Ticks {
 
     /// What was taken since an earlier reading.
     #[must_use]
-    pub fn since(self, before: Self) -> Self {
+    pub(crate) fn since(self, before: Self) -> Self {
         Self {
             kernel: self.kernel.saturating_sub(before.kernel),
             user: self.user.saturating_sub(before.user),

@@ -14,7 +14,7 @@ const POWER: f64 = 1.43;
 /// What is compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Quantity {
+pub(crate) enum Quantity {
     /// Answers a second.
     RequestsPerSecond,
     /// Of the server, per request.
@@ -24,7 +24,7 @@ pub enum Quantity {
 /// Why two rows are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
+pub(crate) enum Question {
     /// The same row under two names: does the run see differences where there are none?
     Null,
     /// Somebody else's server against each stub in the same mode.
@@ -35,45 +35,45 @@ pub enum Question {
 
 /// Two rows of one run, paired by round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// Why.
-    pub question: Question,
+    pub(crate) question: Question,
     /// What.
-    pub quantity: Quantity,
+    pub(crate) quantity: Quantity,
     /// The row that is told about.
-    pub row: String,
+    pub(crate) row: String,
     /// The row that it is measured by.
-    pub base: String,
+    pub(crate) base: String,
     /// When requests are sent, and what answers are like.
-    pub shape: String,
+    pub(crate) shape: String,
     /// Row to base; none if there are too few rounds.
-    pub ratio: Option<Interval>,
+    pub(crate) ratio: Option<Interval>,
     /// Smallest difference that the run would have seen, as a share.
-    pub resolution: Option<f64>,
+    pub(crate) resolution: Option<f64>,
     /// The ratio is not 1, and further from it than the smallest difference that can be seen.
-    pub differs: bool,
+    pub(crate) differs: bool,
     /// What the bytes that the row sends beyond the base cost.
-    pub extra: Option<Extra>,
+    pub(crate) extra: Option<Extra>,
 }
 
 /// The cost of bytes that a row sends and its base does not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Extra {
+pub(crate) struct Extra {
     /// Bytes of the base's response.
-    pub base_bytes: usize,
+    pub(crate) base_bytes: usize,
     /// Bytes of the row's response.
-    pub row_bytes: usize,
+    pub(crate) row_bytes: usize,
     /// What the bare loop pays for them: its own ratio.
-    pub bare: Option<Interval>,
+    pub(crate) bare: Option<Interval>,
     /// What the row pays beyond that: the ratio of both ratios.
-    pub beyond: Option<Interval>,
+    pub(crate) beyond: Option<Interval>,
     /// The ratio's interval contains the cost of the bytes, given by the bare loop if it was measured,
     /// else anything up to their share.
-    pub is_contained: bool,
+    pub(crate) is_contained: bool,
 }
 
 /// All comparisons of a run, null tests first.
-pub fn comparisons(roofline: &Roofline, seed: u64) -> Vec<Comparison> {
+pub(crate) fn comparisons(roofline: &Roofline, seed: u64) -> Vec<Comparison> {
     let rows = &roofline.rows;
     let quantities = [Quantity::RequestsPerSecond, Quantity::ServerCpu];
     let mut all: Vec<Comparison> = Vec::new();
@@ -219,14 +219,14 @@ impl Pair<'_> {
 
 /// The smallest difference that a run with such an interval sees, as a share: no smaller than what it
 /// saw between a row and itself.
-pub fn resolution(ratio: &Interval, null: Option<&Interval>) -> f64 {
+pub(crate) fn resolution(ratio: &Interval, null: Option<&Interval>) -> f64 {
     let own = POWER * ratio.half_width();
     null.map_or(own, |null| own.max(null.reach())).exp_m1()
 }
 
 impl Comparison {
     /// The verdict in a sentence, and what it says of extra bytes in another.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let (Some(ratio), Some(resolution)) = (&self.ratio, self.resolution) else {
             let fewest = stats::FEWEST;
             return format!("no verdicts: intervals need {fewest} rounds, and CPU times of both");

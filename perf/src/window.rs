@@ -21,7 +21,7 @@ use crate::server::{Reading, Server};
 use crate::usage::Ticks;
 
 /// Shares of the requests at which latencies are told.
-pub const QUANTILES: [f64; 16] = [
+pub(crate) const QUANTILES: [f64; 16] = [
     0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999,
 ];
 /// Connections of a burst.
@@ -33,65 +33,65 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a window measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Window {
+pub(crate) struct Window {
     /// How long it took.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Good answers.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// All others.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// SSE events, or bodies, of all answers.
-    pub events: u64,
+    pub(crate) events: u64,
     /// What the client took of the cores.
-    pub client: Option<Side>,
+    pub(crate) client: Option<Side>,
     /// What the server took of the cores.
-    pub server: Option<Side>,
+    pub(crate) server: Option<Side>,
     /// At each of the quantiles, in nanoseconds.
-    pub latency_ns: Vec<u64>,
+    pub(crate) latency_ns: Vec<u64>,
     /// At each of the quantiles, in nanoseconds: the first event that said something.
-    pub ttft_ns: Vec<u64>,
+    pub(crate) ttft_ns: Vec<u64>,
     /// What the limit was told by.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Who was the limit.
-    pub limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
 }
 
 /// What a side took of the cores in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Side {
+pub(crate) struct Side {
     /// On a core, in seconds.
-    pub cpu: f64,
+    pub(crate) cpu: f64,
     /// Ready to run but not on a core, in seconds.
-    pub wait: Option<f64>,
+    pub(crate) wait: Option<f64>,
     /// Share of the CPU time that was spent in the kernel.
-    pub kernel: Option<f64>,
+    pub(crate) kernel: Option<f64>,
 }
 
 impl Window {
     /// Good answers a second.
-    pub fn qps(&self) -> f64 {
+    pub(crate) fn qps(&self) -> f64 {
         count(self.requests) / self.seconds
     }
 
     /// Events a second.
-    pub fn events_per_second(&self) -> f64 {
+    pub(crate) fn events_per_second(&self) -> f64 {
         count(self.events) / self.seconds
     }
 
     /// CPU time of the server per request, in microseconds.
-    pub fn server_us(&self) -> Option<f64> {
+    pub(crate) fn server_us(&self) -> Option<f64> {
         self.server
             .map(|side| side.cpu * 1e6 / count(self.requests))
     }
 
     /// CPU time of the client per request, in microseconds.
-    pub fn client_us(&self) -> Option<f64> {
+    pub(crate) fn client_us(&self) -> Option<f64> {
         self.client
             .map(|side| side.cpu * 1e6 / count(self.requests))
     }
 
     /// Answers enough to tell a rate by: more than those that had been asked for before it began.
-    pub fn is_enough(&self, row: &Row) -> bool {
+    pub(crate) fn is_enough(&self, row: &Row) -> bool {
         let connections = match row.load {
             Load::Concurrency(connections) => connections,
             Load::Burst | Load::Poisson => BURST,
@@ -101,7 +101,7 @@ impl Window {
 
     /// Names the limit by the evidence.
     #[must_use]
-    pub fn judged(mut self) -> Self {
+    pub(crate) fn judged(mut self) -> Self {
         self.limit = Some(limit::limit(&self.evidence));
         self
     }
@@ -109,7 +109,7 @@ impl Window {
 
 impl Side {
     /// A side that took so much of the cores.
-    pub fn new(cpu: Cpu, ticks: Option<Ticks>) -> Self {
+    pub(crate) fn new(cpu: Cpu, ticks: Option<Ticks>) -> Self {
         let total = ticks.map(|ticks| ticks.kernel + ticks.user);
         let kernel = ticks.zip(total.filter(|total| *total > 0));
         Self {
@@ -120,7 +120,7 @@ impl Side {
     }
 
     /// How busy it was, with so many threads that could run at once.
-    pub fn load(&self, seconds: f64, lanes: usize) -> Busy {
+    pub(crate) fn load(&self, seconds: f64, lanes: usize) -> Busy {
         let whole = seconds * count(lanes as u64);
         Busy {
             busy: self.cpu / whole,
@@ -131,13 +131,13 @@ impl Side {
 
 /// The nearest `f64`.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-pub fn count(number: u64) -> f64 {
+pub(crate) fn count(number: u64) -> f64 {
     number as f64
 }
 
 /// How a row is asked.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub(crate) struct Asker {
     config: Config,
     client: Place,
     server: Place,
@@ -145,7 +145,7 @@ pub struct Asker {
 
 impl Asker {
     /// Asks a server as a row wants it.
-    pub fn new(row: &Row, server: &Server, model: Option<&str>, places: &Places) -> Self {
+    pub(crate) fn new(row: &Row, server: &Server, model: Option<&str>, places: &Places) -> Self {
         let sample = Sample {
             id: row.name(),
             prompt: Prompt::Messages(messages(row.body, row.length)),
@@ -180,13 +180,13 @@ impl Asker {
     ///
     /// # Errors
     /// There is no good answer.
-    pub fn probe(&self) -> anyhow::Result<Probe> {
+    pub(crate) fn probe(&self) -> anyhow::Result<Probe> {
         probe::exchange(&self.config)
     }
 
     /// Asks a server that listens elsewhere the same.
     #[must_use]
-    pub fn at(mut self, url: &str) -> Self {
+    pub(crate) fn at(mut self, url: &str) -> Self {
         self.config.url = url.into();
         self.config
             .model
@@ -198,7 +198,7 @@ impl Asker {
     ///
     /// # Errors
     /// No answer was good.
-    pub fn closed(&self, server: &Server, length: Duration) -> anyhow::Result<Window> {
+    pub(crate) fn closed(&self, server: &Server, length: Duration) -> anyhow::Result<Window> {
         self.measure(server, self.config.load, length)
     }
 
@@ -206,7 +206,7 @@ impl Asker {
     ///
     /// # Errors
     /// No answer was good.
-    pub fn at_rate(
+    pub(crate) fn at_rate(
         &self,
         server: &Server,
         rate: f64,

@@ -9,7 +9,7 @@ use crate::measure::Role;
 const STYLE: &str = include_str!("style.css");
 
 /// The page.
-pub fn html(report: &Report) -> String {
+pub(crate) fn html(report: &Report) -> String {
     let shown: Vec<&Line> = report
         .rows
         .iter()

@@ -17,8 +17,9 @@ use crate::stats;
 use crate::verdict::{self, Comparison};
 use crate::window::{QUANTILES, Side, Window, count};
 
-pub use html::html;
-pub use text::{brief, text};
+use html::html;
+pub use text::brief;
+pub(crate) use text::text;
 
 /// Rows that are named in a sentence about several.
 const NAMED: usize = 6;
@@ -27,130 +28,135 @@ const NAMED: usize = 6;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Name of the set of rows, or its file.
-    pub scenario: String,
+    pub(crate) scenario: String,
     /// What the set is for.
-    pub about: String,
+    pub(crate) about: String,
     /// Where it ran.
-    pub machine: Machine,
+    pub(crate) machine: Machine,
     /// How it was measured.
-    pub settings: Measurement,
+    pub(crate) settings: Measurement,
     /// Every row in the scenario's order, then bare loops, then null tests.
-    pub rows: Vec<Line>,
+    pub(crate) rows: Vec<Line>,
     /// Servers of rows that were left out, since this build does not have them.
-    pub absent: Vec<String>,
+    pub(crate) absent: Vec<String>,
     /// Pairs of rows.
-    pub comparisons: Vec<Comparison>,
+    pub(crate) comparisons: Vec<Comparison>,
     /// The comparisons and the limits in sentences.
-    pub verdicts: Vec<String>,
+    pub(crate) verdicts: Vec<String>,
 }
 
 /// Where a run took place.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// The processor's name.
-    pub cpu: String,
+    pub(crate) cpu: String,
     /// Cores that the run could use.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// The kernel's name and release.
-    pub kernel: String,
+    pub(crate) kernel: String,
 }
 
 /// How rows were measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Measurement {
+pub(crate) struct Measurement {
     /// How long a row took in a round, in seconds.
-    pub window: f64,
+    pub(crate) window: f64,
     /// Interleaved rounds.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Where both sides ran.
-    pub places: Places,
+    pub(crate) places: Places,
     /// Of arrival times and bootstraps.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The client, if it was not the load loop.
-    pub client: Option<String>,
+    pub(crate) client: Option<String>,
 }
 
 /// A median, with its 95% interval where there were rounds enough.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Estimate {
+pub(crate) struct Median {
     /// The median.
-    pub estimate: f64,
+    pub(crate) estimate: f64,
     /// Lower end of the interval.
-    pub low: Option<f64>,
+    pub(crate) low: Option<f64>,
     /// Upper end of the interval.
-    pub high: Option<f64>,
+    pub(crate) high: Option<f64>,
 }
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub(crate) struct Line {
     /// Server and mode, and what tells it from rows of that name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its server.
-    pub server: String,
+    pub(crate) server: String,
     /// What it was measured for.
-    pub role: Role,
+    pub(crate) role: Role,
     /// How answers were asked for.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// When requests were sent, in words.
-    pub load: String,
+    pub(crate) load: String,
     /// Text events of an answer.
-    pub events: Option<usize>,
+    pub(crate) events: Option<usize>,
     /// Bytes of a request.
-    pub request_bytes: usize,
+    pub(crate) request_bytes: usize,
     /// Bytes of a response.
-    pub response_bytes: usize,
+    pub(crate) response_bytes: usize,
     /// Answers a second.
-    pub qps: Option<Estimate>,
+    pub(crate) qps: Option<Median>,
     /// CPU time of the server per request, in microseconds.
-    pub server_us: Option<Estimate>,
+    pub(crate) server_us: Option<Median>,
     /// CPU time of the client per request, in microseconds.
-    pub client_us: Option<Estimate>,
+    pub(crate) client_us: Option<Median>,
     /// Server CPU per request as a multiple of the bare loop's, paired by round.
-    pub to_ceiling: Option<Estimate>,
+    pub(crate) to_ceiling: Option<Median>,
     /// Answers per second of the server's CPU time.
-    pub requests_per_server_cpu_second: Option<f64>,
+    pub(crate) requests_per_server_cpu_second: Option<f64>,
     /// SSE events a second.
-    pub events_per_second: Option<f64>,
+    pub(crate) events_per_second: Option<f64>,
     /// Quantiles and nanoseconds, each the median of the rounds.
-    pub latency_ns: Vec<(f64, f64)>,
+    pub(crate) latency_ns: Vec<(f64, f64)>,
     /// The same of the first event that said something.
-    pub ttft_ns: Vec<(f64, f64)>,
+    pub(crate) ttft_ns: Vec<(f64, f64)>,
     /// Where the CPU time went, per request.
-    pub spent: Spent,
+    pub(crate) spent: Spent,
     /// Requests without a good answer.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// The side that was the limit in most rounds; of a Poisson row, beyond the rate that is sustained.
-    pub limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
     /// Of a Poisson row: the search.
-    pub found: Option<Found>,
+    pub(crate) found: Option<Found>,
     /// Every round's own values.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
 }
 
 /// Microseconds per request.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Spent {
+pub(crate) struct Spent {
     /// On the client's side.
-    pub client: Option<Parts>,
+    pub(crate) client: Option<Parts>,
     /// On the server's side.
-    pub server: Option<Parts>,
+    pub(crate) server: Option<Parts>,
 }
 
 /// What a side spent per request, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Parts {
+pub(crate) struct Parts {
     /// In the program.
-    pub user: f64,
+    pub(crate) user: f64,
     /// In the kernel.
-    pub kernel: f64,
+    pub(crate) kernel: f64,
     /// Ready to run, but not on a core.
-    pub wait: f64,
+    pub(crate) wait: f64,
 }
 
 impl Report {
     /// Everything about a run.
-    pub fn new(name: &str, scenario: &Scenario, settings: &Settings, roofline: &Roofline) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        scenario: &Scenario,
+        settings: &Settings,
+        roofline: &Roofline,
+    ) -> Self {
         let comparisons = verdict::comparisons(roofline, settings.seed);
         let rows: Vec<Line> = lines(roofline, settings.seed);
         let mut verdicts: Vec<String> = comparisons.iter().map(Comparison::sentence).collect();
@@ -182,7 +188,7 @@ impl Report {
     }
 
     /// The report as one JSON document.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let mut json = serde_json::to_string(self).expect("numbers and strings encode");
         json.push('\n');
         json
@@ -192,14 +198,14 @@ impl Report {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write_folder(&self, folder: &Path) -> std::io::Result<()> {
+    pub(crate) fn write_folder(&self, folder: &Path) -> std::io::Result<()> {
         std::fs::write(folder.join("roofline.json"), self.json())?;
         std::fs::write(folder.join("roofline.html"), html(self))?;
         std::fs::write(folder.join("report.txt"), text(self))
     }
 
     /// How the run was set up, in a line.
-    pub fn setup(&self) -> String {
+    pub(crate) fn setup(&self) -> String {
         let side = |name: &str, place: &crate::place::Place| {
             let cores = place.cores.as_ref().map_or_else(String::new, |cores| {
                 let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
@@ -247,7 +253,7 @@ impl Machine {
     }
 }
 
-impl Estimate {
+impl Median {
     fn of(values: &[f64], seed: u64) -> Option<Self> {
         let interval = stats::median_interval(values, seed);
         let is_number = |value: &&f64| value.is_finite();
@@ -294,14 +300,14 @@ fn line(row: &Measured, name: String, roofline: &Roofline, seed: u64) -> Line {
     let all = |value: fn(&Window) -> Option<f64>| -> Vec<f64> {
         row.windows.iter().filter_map(value).collect()
     };
-    let estimate = |value| Estimate::of(&all(value), seed);
+    let estimate = |value| Median::of(&all(value), seed);
     let server_us = estimate(Window::server_us);
     let ceiling = row.ceiling.map(|index| &roofline.rows[index]);
     let ratio = ceiling.and_then(|ceiling| {
         let us = |window: &Window| window.server_us().unwrap_or(f64::NAN);
         let pairs = row.windows.iter().zip(&ceiling.windows);
         let ratios: Vec<f64> = pairs.map(|(own, bare)| us(own) / us(bare)).collect();
-        Estimate::of(&ratios, seed)
+        Median::of(&ratios, seed)
     });
     let events = stats::median(&all(|window| Some(window.events_per_second())));
     Line {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::html::escaped;
 use super::text::{duration, thousands};
-use super::{Estimate, Line, Parts};
+use super::{Line, Median, Parts};
 use crate::measure::Role;
 
 /// Width of every plot.
@@ -220,7 +220,7 @@ impl Frame {
     }
 }
 
-fn top(estimate: Option<Estimate>) -> Option<f64> {
+fn top(estimate: Option<Median>) -> Option<f64> {
     estimate.map(|estimate| estimate.high.unwrap_or(estimate.estimate))
 }
 

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{Estimate, Line, Report};
+use super::{Line, Median, Report};
 use crate::measure::Role;
 use crate::verdict::{Comparison, Quantity, Question};
 
 /// What is printed: two tables, and below them the verdicts.
-pub fn text(report: &Report) -> String {
+pub(crate) fn text(report: &Report) -> String {
     let mut text = format!("roofline: {}\n{}\n\n", report.about, report.setup());
     let rates: Vec<[String; 8]> = report.rows.iter().map(rates).collect();
     let header = [
@@ -131,14 +131,14 @@ fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     table.trim_fmt()
 }
 
-pub(super) fn number(estimate: Option<Estimate>, digits: usize) -> String {
+pub(super) fn number(estimate: Option<Median>, digits: usize) -> String {
     estimate.map_or_else(
         || "-".into(),
         |estimate| with_digits(estimate.estimate, digits),
     )
 }
 
-pub(super) fn interval(estimate: Option<Estimate>, digits: usize) -> String {
+pub(super) fn interval(estimate: Option<Median>, digits: usize) -> String {
     let ends = estimate.and_then(|estimate| estimate.low.zip(estimate.high));
     ends.map_or_else(
         || "-".into(),
@@ -152,7 +152,7 @@ pub(super) fn interval(estimate: Option<Estimate>, digits: usize) -> String {
     )
 }
 
-pub(super) fn micros(estimate: Option<Estimate>) -> String {
+pub(super) fn micros(estimate: Option<Median>) -> String {
     estimate.map_or_else(
         || "-".into(),
         |estimate| format!("{:.1} µs", estimate.estimate),
