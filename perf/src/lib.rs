@@ -4,6 +4,7 @@ pub mod ceiling;
 pub mod cli;
 mod counters;
 mod external;
+mod extra;
 mod group;
 mod limit;
 mod measure;
