@@ -273,7 +273,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scenario::{self, Changes};
     use crate::window::Side;
@@ -314,7 +314,8 @@ mod tests {
         }
     }
 
-    fn run(usage_us: f64) -> Vec<Comparison> {
+    /// A run of `usage` with bare loops and a null test.
+    pub(crate) fn roofline(usage_us: f64) -> Roofline {
         let mut rows = vec![
             measured("max stream", 12.0, 1),
             measured("max stream + usage", usage_us, 2),
@@ -324,12 +325,15 @@ mod tests {
         ];
         (rows[0].ceiling, rows[1].ceiling) = (Some(2), Some(3));
         (rows[2].role, rows[3].role, rows[4].role) = (Role::Bare, Role::Bare, Role::Again(0));
-        let roofline = Roofline {
+        Roofline {
             rows,
             rounds: 20,
-            absent: Vec::new(),
-        };
-        comparisons(&roofline, 7)
+            absent: vec!["sglang".into()],
+        }
+    }
+
+    fn run(usage_us: f64) -> Vec<Comparison> {
+        comparisons(&roofline(usage_us), 7)
     }
 
     #[test]

@@ -209,3 +209,69 @@ fn limits(lines: &[Line]) -> Vec<String> {
     };
     groups.into_iter().map(sentence).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scenario::{self, Changes};
+    use crate::verdict::tests::roofline;
+
+    fn report() -> Report {
+        let scenario = scenario::find("usage", &Changes::default()).unwrap();
+        let settings = Settings {
+            client: None,
+            model: None,
+            patience: Duration::ZERO,
+            places: Places::new(false, Some(1), Some(1)),
+            seed: 3,
+            trial: Duration::ZERO,
+            duration: None,
+        };
+        Report::new("a<b", &scenario, &settings, &roofline(12.1))
+    }
+
+    #[test]
+    fn the_text_has_a_line_for_each_row_and_no_empty_column() {
+        let text = text(&report());
+        for line in [
+            "max stream + usage",
+            "bare loop, stream, 4000 B",
+            "max stream, again",
+            "not there yet: sglang",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(
+            text.contains("x ceiling") && !text.contains("client CPU"),
+            "{text}"
+        );
+        let ratios = text
+            .lines()
+            .filter(|line| line.contains("1.20 ") && line.contains(" to "));
+        assert!(ratios.count() >= 2, "{text}");
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else_and_runs_nothing() {
+        let page = html(&report());
+        assert!(page.contains("<title>Roofline: a&lt;b</title>"));
+        assert!(page.contains("prefers-color-scheme: dark"));
+        assert_eq!(page.matches("<svg viewBox=\"0 0 960").count(), 3);
+        for foreign in ["<script", "src=", "href=", "url(", "@import", "NaN", "inf"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert_eq!(page.matches("class=\"whisker\"").count(), 4);
+    }
+
+    #[test]
+    fn the_document_has_everything() {
+        let value: serde_json::Value = serde_json::from_str(&report().json()).unwrap();
+        assert_eq!(value["rows"][4]["role"]["again"], 0);
+        assert_eq!(value["rows"][0]["windows"].as_array().unwrap().len(), 20);
+        let ratio = value["rows"][0]["to_ceiling"]["estimate"].as_f64().unwrap();
+        assert!((ratio - 1.2).abs() < 0.01, "{ratio}");
+        assert_eq!(value["settings"]["rounds"], 20);
+    }
+}
