@@ -8,6 +8,8 @@ const BUSY: f64 = 0.9;
 const MOST: f64 = 0.8;
 /// A client that neither runs nor wants to for half of the time pauses by itself.
 const IDLE: f64 = 0.5;
+/// A side that is so many times busier than the other one is the limit where neither could be busy.
+const FAR: f64 = 1.5;
 /// A side that waits so long for a core while it is not busy waits for somebody else.
 const CROWDED: f64 = 0.2;
 /// Share of the rate that was asked for which counts as met.
@@ -85,7 +87,9 @@ impl Limit {
     /// What was seen, in a clause.
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Self::Client | Self::Server => "its threads had no CPU time left",
+            Self::Client | Self::Server => {
+                "its threads had no CPU time left, or took most of each turn"
+            }
             Self::ClientPauses => "the server had nothing to do most of the time",
             Self::Kernel => "neither side was busy, and requests spent their time between them",
             Self::Others => "both sides waited for cores that neither of them kept busy",
@@ -105,20 +109,26 @@ pub(crate) fn limit(evidence: &Evidence) -> Limit {
     }
     let demand = |load: Option<Load>| load.map_or(0.0, Load::demand);
     let (client, server) = (demand(evidence.client), demand(evidence.server));
+    let busier = if client > server {
+        Limit::Client
+    } else {
+        Limit::Server
+    };
     if client.max(server) >= BUSY {
-        return if client > server {
-            Limit::Client
-        } else {
-            Limit::Server
-        };
+        return busier;
     }
     let waits = |load: Option<Load>| load.map_or(0.0, |load| load.waits);
+    let is_crowded = waits(evidence.client).max(waits(evidence.server)) >= CROWDED;
+    let (more, less) = (client.max(server), client.min(server));
+    let is_plain = evidence.server.is_some() && more >= IDLE && more >= FAR * less;
     match (evidence.in_server, evidence.open) {
         (Some(inside), Some(open)) if inside >= MOST * open => Limit::ServerPauses,
+        // Sides that take turns are never busy all the time; nor are those that others get in the way of.
+        (_, open) if is_plain && (open.is_none() || is_crowded) => busier,
         // A client whose connections nobody counted has at least one.
         (Some(inside), None) if inside >= MOST => Limit::ServerPauses,
         (Some(_), None) if evidence.client.is_some() && client < IDLE => Limit::ClientPauses,
-        _ if waits(evidence.client).max(waits(evidence.server)) >= CROWDED => Limit::Others,
+        _ if is_crowded => Limit::Others,
         (Some(_), None) => Limit::ClientPauses,
         _ if evidence.client.is_none() || evidence.server.is_none() => Limit::Unknown,
         _ => Limit::Kernel,
@@ -230,6 +240,57 @@ mod tests {
                 open,
                 in_server,
                 ..idle
+            };
+            assert_eq!(limit(&evidence), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn sides_that_take_turns_or_are_disturbed_are_told_apart_by_their_shares() {
+        let table = [
+            (
+                "a client of one connection",
+                None,
+                load(0.75, 0.0),
+                load(0.24, 0.0),
+                Limit::Client,
+            ),
+            (
+                "a server asked one by one",
+                None,
+                load(0.2, 0.0),
+                load(0.78, 0.0),
+                Limit::Server,
+            ),
+            (
+                "a disturbed slow client",
+                Some(64.0),
+                load(0.3, 0.45),
+                load(0.1, 0.2),
+                Limit::Client,
+            ),
+            (
+                "alike and disturbed",
+                Some(64.0),
+                load(0.3, 0.45),
+                load(0.2, 0.4),
+                Limit::Others,
+            ),
+            (
+                "undisturbed and not busy",
+                Some(64.0),
+                load(0.6, 0.0),
+                load(0.2, 0.0),
+                Limit::Kernel,
+            ),
+        ];
+        for (case, open, client, server, expected) in table {
+            let evidence = Evidence {
+                client: Some(client),
+                server: Some(server),
+                open,
+                in_server: Some(0.2),
+                ..Evidence::default()
             };
             assert_eq!(limit(&evidence), expected, "{case}");
         }

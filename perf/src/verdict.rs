@@ -147,7 +147,9 @@ impl Pair<'_> {
             ratio,
             resolution,
             differs,
-            extra: ratio.filter(|_| is_usage).map(|ratio| self.extra(&ratio)),
+            extra: ratio
+                .filter(|_| is_usage && self.base.response_bytes > 0)
+                .map(|ratio| self.extra(&ratio)),
         })
     }
 
