@@ -4,12 +4,15 @@ use serde::Serialize;
 
 use crate::limit::SUSTAINED;
 
+/// How often an upper bound is doubled that turns out to be sustained.
+const DOUBLINGS: u32 = 4;
+
 /// Where to search, and how sure to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Search {
     /// Requests/s that are taken as sustained.
     pub(crate) low: f64,
-    /// Requests/s that are taken as too many.
+    /// Requests/s that are most likely too many.
     pub(crate) high: f64,
     /// Ratio of the bounds at which the search ends.
     pub(crate) precision: f64,
@@ -83,6 +86,12 @@ impl Search {
             return Ok(found);
         }
         let (mut low, mut high) = (self.low, self.high);
+        for _ in 0..DOUBLINGS {
+            if !holds(high, &mut found)? {
+                break;
+            }
+            (low, high) = (high, high * 2.0);
+        }
         while high / low > self.precision.max(1.001) {
             let middle = (low * high).sqrt();
             if holds(middle, &mut found)? {
@@ -138,8 +147,11 @@ mod tests {
         let low = found(500.0);
         assert_eq!((low.sustained, low.trials.len()), (None, 2));
         let high = found(1e6);
-        assert_eq!(high.too_many, None);
-        assert!(high.sustained.unwrap() > 95_000.0);
+        let edge = 1e6 / SUSTAINED;
+        assert!(high.sustained.unwrap() <= edge && edge < high.too_many.unwrap());
+        let higher = found(1e9);
+        assert_eq!(higher.too_many, None);
+        assert!(higher.sustained.unwrap() >= 800_000.0);
     }
 
     #[test]
