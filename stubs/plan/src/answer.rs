@@ -24,7 +24,7 @@ pub(crate) fn reply(
     call: &Call<'_>,
     context: &mut Context,
 ) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let (dialect, known) = (stub.dialect, &mut context.known);
     let request = dialect.parse_known(endpoint, content_type, call.body, known)?;
     reply_to(stub, &request, call, context)
@@ -36,7 +36,7 @@ pub(crate) fn generate(
     call: &Call<'_>,
     context: &mut Context,
 ) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let request = stub.dialect.parse_generate(content_type, call.body)?;
     reply_to(stub, &request, call, context)
 }

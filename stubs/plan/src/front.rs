@@ -52,9 +52,11 @@ impl Front {
         if let Some(preflight) = self.preflight(call) {
             return Some(preflight);
         }
+        if self.api_keys.is_empty() || call.head.method == "OPTIONS" {
+            return None;
+        }
         let path = self.path(call);
-        let is_keyed = KEYED.iter().any(|prefix| path.starts_with(prefix));
-        if self.api_keys.is_empty() || !is_keyed || call.head.method == "OPTIONS" {
+        if !KEYED.iter().any(|prefix| path.starts_with(prefix)) {
             return None;
         }
         let given = call.head.header("authorization").unwrap_or_default();

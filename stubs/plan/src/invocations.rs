@@ -10,7 +10,7 @@ use crate::stub::{Call, Context, Stub};
 
 /// Answers as the first endpoint whose schema takes the body.
 pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let takes = |endpoint: &Endpoint| {
         let request = stub.dialect.parse(*endpoint, content_type, call.body);
         request.is_ok()

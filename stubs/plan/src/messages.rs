@@ -19,14 +19,14 @@ use crate::{check, prompt};
 
 /// Answers a request, or says why not; what its schema refuses has the `OpenAI` form.
 pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let request = stub.dialect.parse_messages(content_type, call.body)?;
     answer(stub, &request, call, context).or_else(|failure| refusal(stub, failure))
 }
 
 /// Counts the tokens of a request's prompt.
 pub(crate) fn count_tokens(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let request = stub.dialect.parse_count_tokens(content_type, call.body)?;
     let counted = stub
         .check_model(request.model.as_deref())

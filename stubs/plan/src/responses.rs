@@ -21,7 +21,7 @@ use crate::timeline::{Kind, Timeline};
 
 /// Answers a request, or says why not.
 pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let asked = stub.dialect.parse_responses(content_type, call.body)?;
     let request = &asked.request;
     stub.check_model(request.model.as_deref())?;

@@ -277,7 +277,7 @@ struct Tokenized {
 fn tokenize(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
     let asked = stub
         .dialect
-        .parse_tokenize(call.head.header("content-type"), call.body)?;
+        .parse_tokenize(call.head.content_type(), call.body)?;
     stub.check_model(asked.request.model.as_deref())?;
     let text = prompt::text(stub, &asked.request)?.unwrap_or_default();
     let is_text = asked.request.endpoint == Endpoint::Completions;
@@ -299,7 +299,7 @@ struct Detokenized {
 fn detokenize(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
     let asked = stub
         .dialect
-        .parse_detokenize(call.head.header("content-type"), call.body)?;
+        .parse_detokenize(call.head.content_type(), call.body)?;
     stub.check_model(asked.model.as_deref())?;
     Ok(json(&Detokenized {
         prompt: stub.engine.tokenizer.vocab.decode(&asked.tokens),

@@ -32,7 +32,7 @@ pub(crate) fn render(
     context: &mut Context,
 ) -> Result<Reply, Failure> {
     check_on(stub)?;
-    let content_type = call.head.header("content-type");
+    let content_type = call.head.content_type();
     let request = stub.dialect.parse(endpoint, content_type, call.body)?;
     let prompt = check::check(stub, &request)?;
     // Some members pass through as they were sent, which the request does not keep.

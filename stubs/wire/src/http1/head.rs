@@ -2,6 +2,9 @@
 
 use std::mem::MaybeUninit;
 
+/// The content type of nearly all requests.
+const JSON: &str = "application/json";
+
 /// How the end of a message body is found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Framing {
@@ -33,6 +36,8 @@ pub struct RequestHead<'a> {
     pub keep_alive: bool,
     /// The client waits for `100 Continue`.
     pub expect_continue: bool,
+    /// The first `content-type` is `application/json`, as it mostly is.
+    pub(super) is_json: bool,
 }
 
 impl<'a> RequestHead<'a> {
@@ -61,6 +66,14 @@ impl<'a> RequestHead<'a> {
             .iter()
             .find(|(known, _)| is_named(known, name))?;
         std::str::from_utf8(value).ok()
+    }
+
+    /// The first `content-type`, if it is text.
+    pub fn content_type(&self) -> Option<&'a str> {
+        if self.is_json {
+            return Some(JSON);
+        }
+        self.header("content-type")
     }
 
     /// The client asks to go on in another protocol; what follows the head is then not HTTP/1.
@@ -117,6 +130,7 @@ impl<'a> RequestHead<'a> {
             // uvicorn closes behind HTTP/1.0, whatever the client asks for.
             keep_alive: fields.keep_alive && http11,
             expect_continue: fields.expect_continue && http11,
+            is_json: fields.is_json == Some(true),
         };
         Ok(Some((head, length)))
     }
@@ -242,6 +256,8 @@ struct Fields {
     chunked: bool,
     event_stream: bool,
     expect_continue: bool,
+    /// Of the first content type, if there is one.
+    is_json: Option<bool>,
     keep_alive: bool,
     length: Option<u64>,
 }
@@ -252,6 +268,7 @@ impl Fields {
             chunked: false,
             event_stream: false,
             expect_continue: false,
+            is_json: None,
             keep_alive: http11,
             length: None,
         };
@@ -274,6 +291,8 @@ impl Fields {
                     }
                 }
                 12 if is("content-type") => {
+                    let is_json = header.value == JSON.as_bytes();
+                    fields.is_json.get_or_insert(is_json);
                     fields.event_stream = value()
                         .get(..17)
                         .is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));

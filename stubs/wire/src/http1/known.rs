@@ -26,6 +26,7 @@ struct Form {
     framing: Framing,
     keep_alive: bool,
     expect_continue: bool,
+    is_json: bool,
 }
 
 /// Name and value of a header, as places in what stands around it.
@@ -87,6 +88,7 @@ impl Form {
             framing: head.framing,
             keep_alive: head.keep_alive,
             expect_continue: head.expect_continue,
+            is_json: head.is_json,
         };
         // Where the part begins that is being gathered.
         let mut start = 0;
@@ -152,6 +154,7 @@ impl Form {
             framing,
             keep_alive: self.keep_alive,
             expect_continue: self.expect_continue,
+            is_json: self.is_json,
         };
         Some((head, bytes.len() - behind.len()))
     }
