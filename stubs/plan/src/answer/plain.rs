@@ -170,13 +170,14 @@ impl Speech<'_> {
             );
         }
         let mut template = self.encoder.new_template(0, Field::Content);
+        let mut write_chunk = template.writer(self.plain.text);
         let (mut pieces, mut text) = (self.plain.pieces, self.plain.text);
         let mut room = self.cuts.first;
         // All but the last chunk, which ends the answer.
         for _ in 1..chunks {
             let (taken, rest) = pieces.split_at(room);
             let (said, behind) = text.split_at(taken.bytes());
-            let bytes = template.write_chunk(said, &mut out.bytes);
+            let bytes = write_chunk(said, &mut out.bytes);
             out.step((Kind::Content, Some(0), small(taken.tokens())), bytes);
             (pieces, text) = (rest, behind);
             room = self.cuts.every;

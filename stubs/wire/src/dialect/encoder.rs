@@ -157,8 +157,17 @@ impl Template {
     /// Appends the event of a text as one chunk of a chunked body, and gives its bytes without the
     /// chunk's framing.
     pub fn write_chunk(&mut self, text: &str, out: &mut Vec<u8>) -> usize {
+        self.write(text, json::is_plain(text), out)
+    }
+
+    /// What does the same to parts of a text, looking for what has to be escaped once for all of it.
+    pub fn writer(&mut self, whole: &str) -> impl FnMut(&str, &mut Vec<u8>) -> usize {
+        let is_plain = json::is_plain(whole);
+        move |text, out| self.write(text, is_plain || json::is_plain(text), out)
+    }
+
+    fn write(&mut self, text: &str, is_plain: bool, out: &mut Vec<u8>) -> usize {
         let around = self.prefix.len() + self.suffix.len();
-        let is_plain = json::is_plain(text);
         let start = out.len();
         if is_plain && text.len() == self.last_text.len() && !self.last.is_empty() {
             out.extend_from_slice(&self.last);

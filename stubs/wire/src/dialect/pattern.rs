@@ -31,10 +31,11 @@ struct Kept {
 /// What decides which bytes stand around the values, beside model and fingerprint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Key {
-    dialect: Dialect,
+    /// First, since in it keys differ most.
+    shape: Shape,
     endpoint: Endpoint,
     policy: UsagePolicy,
-    shape: Shape,
+    dialect: Dialect,
 }
 
 /// What an event or a whole answer says beside its values: id, time, text and counts.
