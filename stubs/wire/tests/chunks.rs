@@ -195,6 +195,29 @@ proptest! {
     }
 
     #[test]
+    fn chunks_of_one_length_are_those_written_one_by_one(
+        dialect in dialects(),
+        endpoint in endpoints(),
+        said in "[a-e\"\né ]{0,24}|[a-e]{0,24}",
+        each in 0_usize..5,
+    ) {
+        let envelope = envelope(endpoint, UsagePolicy::Omit);
+        let mut encoder = Encoder::new(dialect, envelope, Arc::default());
+        let mut together = b"before".to_vec();
+        let template = encoder.template(0, Field::Content);
+        let Some(bytes) = template.write_chunks(&said, each, &mut together) else {
+            prop_assert_eq!(together, b"before");
+            return Ok(());
+        };
+        let mut one_by_one = b"before".to_vec();
+        for start in (0..said.len()).step_by(each) {
+            let part = &said[start..start + each];
+            prop_assert_eq!(bytes, template.write_chunk(part, &mut one_by_one));
+        }
+        prop_assert_eq!(text(together), text(one_by_one));
+    }
+
+    #[test]
     fn decoding_undoes_encoding(
         dialect in dialects(),
         (endpoint, chunk) in endpoints().prop_flat_map(|endpoint| (Just(endpoint), chunks(endpoint))),

@@ -15,7 +15,7 @@ use crate::generate::Plain;
 use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
-use crate::script::{Rhythm, Script};
+use crate::script::{Pieces, Rhythm, Script};
 use crate::stub::Stub;
 use crate::timeline::{Kind, Step};
 use crate::work::Work;
@@ -169,19 +169,7 @@ impl Speech<'_> {
                 Usage::default(),
             );
         }
-        let mut template = self.encoder.new_template(0, Field::Content);
-        let mut write_chunk = template.writer(self.plain.text);
-        let (mut pieces, mut text) = (self.plain.pieces, self.plain.text);
-        let mut room = self.cuts.first;
-        // All but the last chunk, which ends the answer.
-        for _ in 1..chunks {
-            let (taken, rest) = pieces.split_at(room);
-            let (said, behind) = text.split_at(taken.bytes());
-            let bytes = write_chunk(said, &mut out.bytes);
-            out.step((Kind::Content, Some(0), small(taken.tokens())), bytes);
-            (pieces, text) = (rest, behind);
-            room = self.cuts.every;
-        }
+        let (pieces, text) = self.texts(chunks - 1, &mut out);
         let end = self.plain.end.map_or(0, |end| end.tokens);
         let tokens = small(pieces.tokens()) + end;
         let finish = Shape::finish(self.plain.finish.reason);
@@ -203,6 +191,38 @@ impl Speech<'_> {
             steps: out.steps,
         };
         (rendered, chunks as u64)
+    }
+}
+
+impl<'a> Speech<'a> {
+    /// The first so many chunks of text; gives the pieces behind them, and their text.
+    fn texts(&self, chunks: usize, out: &mut Stream<'_>) -> (Pieces<'a>, &'a str) {
+        let mut template = self.encoder.new_template(0, Field::Content);
+        let Cuts { first, every, .. } = self.cuts;
+        let (mut pieces, mut text) = (self.plain.pieces, self.plain.text);
+        let mut left = chunks;
+        let mut room = first;
+        if let Pieces::Bytes(_) = pieces
+            && first == every
+        {
+            let (said, behind) = text.split_at(chunks * every);
+            if let Some(bytes) = template.write_chunks(said, every, &mut out.bytes) {
+                let told = (Kind::Content, Some(0), small(every as u64));
+                out.steps
+                    .extend(std::iter::repeat_n(step(told, bytes), chunks));
+                (pieces, text) = (pieces.split_at(said.len()).1, behind);
+                left = 0;
+            }
+        }
+        for _ in 0..left {
+            let (taken, rest) = pieces.split_at(room);
+            let (said, behind) = text.split_at(taken.bytes());
+            let bytes = template.write_chunk(said, &mut out.bytes);
+            out.step((Kind::Content, Some(0), small(taken.tokens())), bytes);
+            (pieces, text) = (rest, behind);
+            room = every;
+        }
+        (pieces, text)
     }
 }
 
@@ -229,14 +249,18 @@ impl Stream<'_> {
         self.step(told, written);
     }
 
-    fn step(&mut self, (kind, index, tokens): Told, bytes: usize) {
-        self.steps.push(Step {
-            due: Duration::ZERO,
-            kind,
-            index,
-            tokens,
-            bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
-        });
+    fn step(&mut self, told: Told, bytes: usize) {
+        self.steps.push(step(told, bytes));
+    }
+}
+
+fn step((kind, index, tokens): Told, bytes: usize) -> Step {
+    Step {
+        due: Duration::ZERO,
+        kind,
+        index,
+        tokens,
+        bytes: u32::try_from(bytes).expect("an event is shorter than 4 GiB"),
     }
 }
 

@@ -157,16 +157,7 @@ impl Template {
     /// Appends the event of a text as one chunk of a chunked body, and gives its bytes without the
     /// chunk's framing.
     pub fn write_chunk(&mut self, text: &str, out: &mut Vec<u8>) -> usize {
-        self.write(text, json::is_plain(text), out)
-    }
-
-    /// What does the same to parts of a text, looking for what has to be escaped once for all of it.
-    pub fn writer(&mut self, whole: &str) -> impl FnMut(&str, &mut Vec<u8>) -> usize {
-        let is_plain = json::is_plain(whole);
-        move |text, out| self.write(text, is_plain || json::is_plain(text), out)
-    }
-
-    fn write(&mut self, text: &str, is_plain: bool, out: &mut Vec<u8>) -> usize {
+        let is_plain = json::is_plain(text);
         let around = self.prefix.len() + self.suffix.len();
         let start = out.len();
         if is_plain && text.len() == self.last_text.len() && !self.last.is_empty() {
@@ -188,6 +179,31 @@ impl Template {
             self.last_text = text_at..text_at + text.len();
         }
         bytes
+    }
+
+    /// Does the same to each `each` bytes of an ASCII text that is made of such parts, and gives the bytes
+    /// of one; none are written if the text is none, or has anything to escape.
+    pub fn write_chunks(&mut self, text: &str, each: usize, out: &mut Vec<u8>) -> Option<usize> {
+        let is_even = each > 0 && !text.is_empty() && text.len().is_multiple_of(each);
+        if !(is_even && text.is_ascii() && json::is_plain(text)) {
+            return None;
+        }
+        let (first, rest) = text.split_at(each);
+        let start = out.len();
+        let bytes = self.write_chunk(first, out);
+        // As many copies as there are texts, by doubling, and then the texts into them.
+        let one = out.len() - start;
+        let end = start + one * (text.len() / each);
+        out.reserve(end - out.len());
+        while out.len() < end {
+            let more = (out.len() - start).min(end - out.len());
+            out.extend_from_within(start..start + more);
+        }
+        let copies = out[start + one..].chunks_exact_mut(one);
+        for (copy, text) in copies.zip(rest.as_bytes().chunks_exact(each)) {
+            copy[self.last_text.clone()].copy_from_slice(text);
+        }
+        Some(bytes)
     }
 
     /// Bytes of a chunk with a text of so many bytes, its framing included.
