@@ -49,10 +49,10 @@ impl Front {
 
     /// The answer to a call that does not reach a route.
     pub(crate) fn refuses(&self, call: &Call<'_>) -> Option<Reply> {
-        if let Some(preflight) = self.preflight(call) {
-            return Some(preflight);
+        if call.head.method == "OPTIONS" {
+            return self.preflight(call);
         }
-        if self.api_keys.is_empty() || call.head.method == "OPTIONS" {
+        if self.api_keys.is_empty() {
             return None;
         }
         let path = self.path(call);
@@ -78,7 +78,7 @@ impl Front {
 
     fn preflight(&self, call: &Call<'_>) -> Option<Reply> {
         let head = call.head;
-        let origin = head.header("origin").filter(|_| head.method == "OPTIONS")?;
+        let origin = head.header("origin")?;
         head.header("access-control-request-method")?;
         let allowed = self.allows(origin);
         let (status, text) = if allowed {

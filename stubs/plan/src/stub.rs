@@ -194,15 +194,17 @@ impl Stub {
 
     /// Answers a call; what asks for the process itself (metrics, the raw request) is `Err` with its route.
     pub fn reply(&self, call: &Call<'_>, context: &mut Context) -> Result<Reply, Route> {
-        let mut reply = match self.front.refuses(call) {
-            Some(reply) => reply,
-            None => match Route::find(self, call) {
-                Ok(route) => Reply {
-                    route: Some(route),
-                    ..route.reply(self, call, context)?
-                },
-                Err(reply) => *reply,
-            },
+        if let Some(mut reply) = self.front.refuses(call) {
+            self.decorate(call, context, &mut reply);
+            return Ok(reply);
+        }
+        let mut reply = match Route::find(self, call) {
+            Ok(route) => {
+                let mut reply = route.reply(self, call, context)?;
+                reply.route = Some(route);
+                reply
+            }
+            Err(reply) => *reply,
         };
         self.decorate(call, context, &mut reply);
         Ok(reply)
