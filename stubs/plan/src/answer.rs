@@ -12,6 +12,7 @@ use wire::request::{Endpoint, Request, UsagePolicy};
 
 use crate::check;
 use crate::front::Front;
+use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
@@ -70,7 +71,9 @@ fn reply_to(
     };
     // What shows of a request beside its key is answered by itself.
     let is_usual = is_usual(request, &prompt);
-    let renders_once = stub.streaming.renders_once && is_usual;
+    // What is rendered is sent at once.
+    let is_burst = stub.engine.pace == Pace::Burst;
+    let renders_once = stub.streaming.renders_once && is_burst && is_usual;
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
         return Ok(Reply::rendered(rendered, facts(known)));
     }

@@ -88,7 +88,7 @@ pub struct Streaming {
     pub force_include_usage: bool,
     /// Say so when a stream was silent so long: `--sse-keep-alive-interval`.
     pub keep_alive: Option<Duration>,
-    /// Streams are rendered once for all requests that differ in nothing that shows.
+    /// Answers are rendered once for all requests that differ in nothing that shows, if the pace is a burst.
     pub renders_once: bool,
     /// `--enable-per-request-metrics`
     pub request_metrics: bool,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plan::pace::Pace;
 use plan::reply::{Body, Reply};
 use plan::source::{Fixed, ScriptFile};
 use plan::stub::{Context, Stub};
@@ -479,6 +480,21 @@ fn an_answer_that_is_rendered_once_shows_nothing_of_other_requests() {
     assert_eq!((odd.0.len(), &*odd.0[0].content), (2, "abab"));
     let usual = said(json!({"prompt": "ab"}));
     assert_eq!((usual.0.len(), &*usual.0[0].content), (1, "ab"));
+}
+
+#[test]
+fn an_answer_that_is_rendered_once_keeps_its_pace() {
+    let mut stub = Stub::echo(tokenizer("char"));
+    stub.streaming.renders_once = true;
+    let body = json!({"messages": [{"role": "user", "content": "ab"}], "stream": true});
+    let answered = |stub: &Stub| ask(stub, "/v1/chat/completions", &body).body;
+    assert!(matches!(answered(&stub), Body::Rendered(_)));
+    let (ttft, itl) = (Duration::from_millis(50), Duration::from_millis(10));
+    stub.engine.pace = Pace::Steady { ttft, itl };
+    let Body::Stream(mut timeline) = answered(&stub) else {
+        panic!("a paced answer is sent step by step");
+    };
+    assert_eq!(timeline.due(), Some(ttft));
 }
 
 #[test]
