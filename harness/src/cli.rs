@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Send requests for this long first, which count in no figure
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     warm_up: Duration,
     #[arg(
         long,
@@ -282,6 +282,11 @@ impl Args {
             ..defaults
         })
     }
+}
+
+/// Reads a time, which may be 0.
+fn time(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text).map_err(|_| "expected a time such as 250ms, 10s or 1m")
 }
 
 /// Reads a time above 0.

@@ -79,7 +79,11 @@ impl Stub {
         stub.url = url.trim_end().into();
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                tracing::warn!(target: "stub", "{line}");
+                if let Some((_, said)) = line.split_once("  INFO ") {
+                    tracing::info!(target: "stub", "the stub says: {said}");
+                } else {
+                    tracing::warn!(target: "stub", "the stub says: {line}");
+                }
             }
         });
         Ok(stub)

@@ -72,7 +72,7 @@ pub struct Args {
     /// Interleaved rounds [default: the scenario's]
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     rounds: Option<usize>,
-    /// How long all rounds take together
+    /// How long all rounds take together; six are measured in any case
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Leave out the rows that ask for usage
@@ -144,8 +144,15 @@ impl Args {
             ))),
         };
         let commands: Result<_, UsageError> = self.server_cmd.iter().map(command).collect();
-        if self.concurrency.contains(&0) {
-            return Err(UsageError("--concurrency must be at least 1".into()));
+        for (flag, is_wrong) in [
+            ("--concurrency", self.concurrency.contains(&0)),
+            ("--output-length", self.output_length == Some(0)),
+            ("--rounds", self.rounds == Some(0)),
+            ("--stream-interval", self.stream_interval == Some(0)),
+        ] {
+            if is_wrong {
+                return Err(UsageError(format!("{flag} must be at least 1")));
+            }
         }
         let changes = Changes {
             concurrency: self.concurrency.clone(),
@@ -159,14 +166,21 @@ impl Args {
         scenario.window = self.window.unwrap_or(scenario.window);
         scenario.rounds = self.rounds.unwrap_or(scenario.rounds);
         if scenario.rounds == 0 {
-            return Err(UsageError("--rounds must be at least 1".into()));
+            let name = &self.scenario;
+            let reason = "rounds must be at least 1";
+            return Err(UsageError(format!("--scenario {name}: {reason}")));
         }
         Ok(scenario)
     }
 
     fn settings(&self, scenario: &Scenario) -> Result<Settings, UsageError> {
-        if self.server_workers == Some(0) || self.client_workers == Some(0) {
-            return Err(UsageError("a side needs at least 1 worker".into()));
+        for (flag, workers) in [
+            ("--server-workers", self.server_workers),
+            ("--client-workers", self.client_workers),
+        ] {
+            if workers == Some(0) {
+                return Err(UsageError(format!("{flag} must be at least 1")));
+            }
         }
         let client = self.client_cmd.clone().map(|command| Client {
             command,
@@ -306,8 +320,10 @@ mod tests {
             (&["--server-cmd", "serve {port}"], "expected NAME=COMMAND"),
             (&["--client-cmd", "ask"], "expected {url}"),
             (&["--concurrency", "0"], "at least 1"),
-            (&["--rounds", "0"], "at least 1"),
-            (&["--client-workers", "0"], "at least 1"),
+            (&["--rounds", "0"], "--rounds must"),
+            (&["--output-length", "0"], "--output-length must"),
+            (&["--stream-interval", "0"], "--stream-interval must"),
+            (&["--client-workers", "0"], "--client-workers must"),
             (&["--window", "0s"], "a time above 0"),
             (
                 &["--rounds", "3", "--duration", "3s"],

@@ -205,7 +205,7 @@ impl Grid {
         let length = changes.length.unwrap_or(self.length);
         let interval = changes.interval.unwrap_or(self.interval);
         if length == 0 || interval == 0 {
-            return Err("lengths must be at least 1".into());
+            return Err("length and interval must be at least 1".into());
         }
         let mut rows = Vec::new();
         for (server, start) in self.starts(known, changes)? {

@@ -184,6 +184,10 @@ impl Command {
                     args.output_length <= MAX_OSL,
                     "--output-length must be at most {MAX_OSL}"
                 );
+                ensure!(
+                    args.stream_interval > 0,
+                    "--stream-interval must be at least 1"
+                );
                 let mut common = args.common;
                 common.source = Some(format!("fixed:{}", filler(args.output_length)));
                 common.tokens_per_chunk = args.stream_interval;
