@@ -24,7 +24,7 @@ fuzz:
 bench:
     cargo bench --workspace
 
-# What asking for usage costs at most
+# What asking for usage costs
 roofline:
     cargo run --release -- roofline --scenario usage
 
