@@ -18,6 +18,8 @@ use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{Plan, Track};
 
+use plain::Quick;
+
 /// Answers a request, or says why not.
 pub(crate) fn reply(
     stub: &Stub,
@@ -60,14 +62,14 @@ fn reply_to(
         stream: request.stream,
         usage: policy,
     };
-    let facts = |facts: &Facts| Facts {
+    let facts = |facts: Facts| Facts {
         include_usage: request.stream_options.include_usage,
         prompt: call.wants_facts.then(|| {
             let decisive = request.prompt.decisive_text();
             let decoded = || Some(&*prompt[0].text);
             decisive.or_else(decoded).unwrap_or_default().to_owned()
         }),
-        ..facts.clone()
+        ..facts
     };
     // What shows of a request beside its key is answered by itself.
     let is_usual = is_usual(request, &prompt);
@@ -75,22 +77,19 @@ fn reply_to(
     let is_burst = stub.engine.pace == Pace::Burst;
     let renders_once = stub.streaming.renders_once && is_burst && is_usual;
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
-        return Ok(Reply::rendered(rendered, facts(known)));
+        return Ok(Reply::rendered(rendered, facts(known.clone())));
     }
     let envelope = envelope(stub, request, &prompt, call, context, policy);
-    let quick = if is_usual && plain::may_be(stub, request, policy) {
-        let script = play::script(stub, request, &prompt[0].text);
-        plain::reply(stub, request, &prompt, &script, envelope)
+    let may_be_plain = is_usual && plain::may_be(stub, request, policy);
+    let script = may_be_plain.then(|| play::script(stub, request, &prompt[0].text));
+    let script = script.as_deref();
+    let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script));
+    let mut reply = if let Some(quick) = quick {
+        quick.reply(stub, request, &prompt, envelope)
     } else {
-        Err(envelope)
-    };
-    let mut reply = match quick {
-        Ok(reply) => reply,
-        Err(envelope) => {
-            let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
-            answer.play()?;
-            answer.reply()
-        }
+        let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
+        answer.play()?;
+        answer.reply()
     };
     if renders_once {
         let (rendered, known) = render(reply);
@@ -103,7 +102,7 @@ fn reply_to(
     if !request.stream && !is_generate {
         reply.headers.first.extend(Front::load_metrics(call));
     }
-    reply.facts = facts(&reply.facts);
+    reply.facts = facts(std::mem::take(&mut reply.facts));
     Ok(reply)
 }
 

@@ -13,6 +13,7 @@ use crate::script::{Answer, Cut, CutKind, End, Piece, Pieces, Rhythm};
 
 /// What ends an answer and what of it shows.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent rules")]
 pub(crate) struct Rules<'a> {
     pub(crate) eos_token_ids: &'a [u32],
     pub(crate) ignore_eos: bool,

@@ -38,61 +38,79 @@ pub(super) fn may_be(stub: &Stub, request: &Request<'_>, policy: UsagePolicy) ->
         && (policy != UsagePolicy::Continuous || !request.stream)
 }
 
-/// A reply that says the script's first choice, unless that takes the long way.
-pub(super) fn reply(
-    stub: &Stub,
-    request: &Request<'_>,
-    prompt: &Counted<'_>,
-    script: &Script,
-    envelope: Envelope,
-) -> Result<Reply, Envelope> {
-    let rules = play::rules(stub, request, prompt.tokens);
-    let is_even =
-        script.cut.is_none() && script.pauses.is_empty() && script.rhythm == Rhythm::Single;
-    let plain = script.choices.first().filter(|_| is_even);
-    let plain = plain.and_then(|answer| rules.untouched(answer));
-    let fits =
-        |plain: &Plain<'_>| plain.text.len() <= MAX_TEXT && plain.finish.stop_reason.is_none();
-    let Some(plain) = plain.filter(fits) else {
-        return Err(envelope);
-    };
-    let speech = Speech {
-        cuts: Cuts::new(stub, &plain),
-        encoder: Encoder::new(stub.dialect, envelope, Arc::clone(&stub.patterns)),
-        usage: Usage::new(prompt.tokens, plain.tokens),
-        plain,
-    };
-    let (rendered, steps) = if request.stream {
-        speech.stream()
-    } else {
-        speech.whole()
-    };
-    let envelope = speech.encoder.envelope();
-    let sends_usage = !request.stream || envelope.usage != UsagePolicy::Omit;
-    let facts = Facts {
-        finish_reason: Some(speech.plain.finish.reason.as_str()),
-        prompt_tokens: Some(prompt.tokens),
-        response_id: Some(envelope.id.as_str().into()),
-        stream: Some(request.stream),
-        usage: Some(speech.usage).filter(|_| sends_usage),
-        works: Some(Arc::new([Work {
-            cached_tokens: None,
-            choices: 1,
-            finish: Some(speech.plain.finish.reason),
-            first_due: Duration::ZERO,
-            last_due: Duration::ZERO,
+/// A script's first choice, said as it is.
+pub(super) struct Quick<'a> {
+    max_tokens: Option<u64>,
+    plain: Plain<'a>,
+}
+
+impl<'a> Quick<'a> {
+    /// That of a script, unless it takes the long way.
+    pub(super) fn new(
+        stub: &Stub,
+        request: &Request<'_>,
+        prompt: &Counted<'_>,
+        script: &'a Script,
+    ) -> Option<Self> {
+        let is_even =
+            script.cut.is_none() && script.pauses.is_empty() && script.rhythm == Rhythm::Single;
+        let answer = script.choices.first().filter(|_| is_even)?;
+        let rules = play::rules(stub, request, prompt.tokens);
+        let plain = rules.untouched(answer)?;
+        let fits = plain.text.len() <= MAX_TEXT && plain.finish.stop_reason.is_none();
+        fits.then_some(Self {
             max_tokens: rules.max_tokens,
-            prompt_tokens: prompt.tokens,
-            steps,
-            tokens: speech.plain.tokens,
-        }])),
-        ..Facts::default()
-    };
-    Ok(Reply {
-        body: Body::Rendered(Arc::new(rendered)),
-        facts,
-        ..Reply::empty(200)
-    })
+            plain,
+        })
+    }
+
+    /// The reply that says it.
+    pub(super) fn reply(
+        self,
+        stub: &Stub,
+        request: &Request<'_>,
+        prompt: &Counted<'_>,
+        envelope: Envelope,
+    ) -> Reply {
+        let Self { max_tokens, plain } = self;
+        let speech = Speech {
+            cuts: Cuts::new(stub, &plain),
+            encoder: Encoder::new(stub.dialect, envelope, Arc::clone(&stub.patterns)),
+            usage: Usage::new(prompt.tokens, plain.tokens),
+            plain,
+        };
+        let (rendered, steps) = if request.stream {
+            speech.stream()
+        } else {
+            speech.whole()
+        };
+        let envelope = speech.encoder.envelope();
+        let sends_usage = !request.stream || envelope.usage != UsagePolicy::Omit;
+        let facts = Facts {
+            finish_reason: Some(speech.plain.finish.reason.as_str()),
+            prompt_tokens: Some(prompt.tokens),
+            response_id: Some(envelope.id.as_str().into()),
+            stream: Some(request.stream),
+            usage: Some(speech.usage).filter(|_| sends_usage),
+            works: Some(Arc::new([Work {
+                cached_tokens: None,
+                choices: 1,
+                finish: Some(speech.plain.finish.reason),
+                first_due: Duration::ZERO,
+                last_due: Duration::ZERO,
+                max_tokens,
+                prompt_tokens: prompt.tokens,
+                steps,
+                tokens: speech.plain.tokens,
+            }])),
+            ..Facts::default()
+        };
+        Reply {
+            body: Body::Rendered(Arc::new(rendered)),
+            facts,
+            ..Reply::empty(200)
+        }
+    }
 }
 
 /// A plain answer and how it is written.

@@ -110,13 +110,11 @@ impl Encoder {
     /// How the events of a choice's plain text are written.
     pub fn template(&mut self, index: u32, field: Field) -> &mut Template {
         let is_it = |template: &Template| template.index == index && template.field == field;
-        let at = match self.templates.iter().position(is_it) {
-            Some(at) => at,
-            None => {
-                self.templates.push(self.new_template(index, field));
-                self.templates.len() - 1
-            }
-        };
+        let known = self.templates.iter().position(is_it);
+        let at = known.unwrap_or(self.templates.len());
+        if known.is_none() {
+            self.templates.push(self.new_template(index, field));
+        }
         &mut self.templates[at]
     }
 

@@ -184,7 +184,7 @@ impl Shape {
     }
 
     /// A chunk of this shape.
-    pub(super) fn chunk<'t>(self, text: &'t str, usage: Usage) -> Chunk<'t> {
+    pub(super) fn chunk(self, text: &str, usage: Usage) -> Chunk<'_> {
         Chunk {
             choices: self
                 .choice
@@ -312,12 +312,12 @@ impl Pattern {
         let mut parts = Vec::new();
         let mut start = 0;
         for (at, length, slot) in found {
-            parts.push((json[start..at].as_bytes().into(), slot));
+            parts.push((json.as_bytes()[start..at].into(), slot));
             start = at + length;
         }
         Some(Self {
             parts,
-            end: json[start..].as_bytes().into(),
+            end: json.as_bytes()[start..].into(),
         })
     }
 

@@ -230,12 +230,9 @@ fn lines_end_in_crlf(head: &[u8]) -> bool {
         return true;
     };
     // Looking at all is quicker than a search that may stop.
-    let is_bare = |(&before, &byte)| u8::from((byte == b'\n') & (before != b'\r'));
-    head.iter()
-        .zip(behind)
-        .map(is_bare)
-        .fold(0, |found, bare| found | bare)
-        == 0
+    let is_bare = |(&before, &byte)| u8::from(byte == b'\n') & u8::from(before != b'\r');
+    let bare = head.iter().zip(behind).map(is_bare);
+    bare.fold(0, |any, one| any | one) == 0
 }
 
 /// A number of bytes, digits and nothing else.

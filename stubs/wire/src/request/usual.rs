@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{Endpoint, Message, Prompt, Request, StreamOptions};
+use super::{Endpoint, Message, Prompt, Request, Sampling, StreamOptions};
 use crate::json::{self, Json, Reader};
 
 /// Longest run of digits that is read here.
@@ -30,7 +30,7 @@ impl<'a> Request<'a> {
             has_options,
             has_prompt,
         } = reading;
-        let is_whole = reader.is_at_end() && has_prompt && (request.stream || !has_options);
+        let is_whole = reader.ends() && has_prompt && (request.stream || !has_options);
         is_whole.then_some(request)
     }
 }
@@ -85,66 +85,75 @@ impl<'a> AsMut<Reader<'a>> for Reading<'a> {
 impl<'a> Reading<'a> {
     fn member(&mut self, name: &'a [u8]) -> Option<u32> {
         let is_chat = self.request.endpoint == Endpoint::Chat;
-        let sampling = &mut self.request.sampling;
-        let reader = &mut self.reader;
-        Some(match name {
+        let (request, reader) = (&mut *self.request, &mut self.reader);
+        let bit = match name {
             b"messages" if is_chat => {
-                self.request.prompt = Prompt::Messages(messages(reader)?);
+                request.prompt = Prompt::Messages(messages(reader)?);
                 self.has_prompt = true;
                 0
             }
             b"prompt" if !is_chat => {
                 let prompt = reader.text().filter(|prompt| !prompt.is_empty())?;
-                self.request.prompt = Prompt::Texts(vec![prompt]);
+                request.prompt = Prompt::Texts(vec![prompt]);
                 self.has_prompt = true;
                 0
             }
             b"model" => {
-                self.request.model = Some(reader.text()?);
+                request.model = Some(reader.text()?);
                 1
             }
             b"stream" => {
-                self.request.stream = reader.flag()?;
+                request.stream = reader.flag()?;
                 2
             }
             b"stream_options" => {
                 let options = Options::read(reader)?;
                 self.has_options = options.is_some();
-                self.request.stream_options = options.unwrap_or_default();
+                request.stream_options = options.unwrap_or_default();
                 3
             }
+            name => 4 + request.sampling.take_usual(name, reader, is_chat)?,
+        };
+        Some(bit)
+    }
+}
+
+impl Sampling<'_> {
+    /// Reads a member by its name; gives it a bit of its own.
+    fn take_usual(&mut self, name: &[u8], reader: &mut Reader<'_>, is_chat: bool) -> Option<u32> {
+        Some(match name {
             b"max_completion_tokens" if is_chat => {
-                sampling.max_tokens = Some(("max_completion_tokens", reader.natural()?));
-                4
+                self.max_tokens = Some(("max_completion_tokens", reader.natural()?));
+                0
             }
             b"max_tokens" => {
                 let asked = reader.natural()?;
-                sampling.max_tokens.get_or_insert(("max_tokens", asked));
-                5
+                self.max_tokens.get_or_insert(("max_tokens", asked));
+                1
             }
             b"temperature" => {
-                sampling.temperature = reader.decimal()?;
-                6
+                self.temperature = reader.decimal()?;
+                2
             }
             b"top_p" => {
-                sampling.top_p = reader.decimal()?;
-                7
+                self.top_p = reader.decimal()?;
+                3
             }
             b"n" => {
-                sampling.n = reader.natural()?;
-                8
+                self.n = reader.natural()?;
+                4
             }
             b"min_tokens" => {
-                sampling.min_tokens = reader.natural()?;
-                9
+                self.min_tokens = reader.natural()?;
+                5
             }
             b"ignore_eos" => {
-                sampling.ignore_eos = reader.flag()?;
-                10
+                self.ignore_eos = reader.flag()?;
+                6
             }
             b"seed" => {
                 reader.natural()?;
-                11
+                7
             }
             _ => return None,
         })
@@ -251,7 +260,7 @@ impl<'a> Reader<'a> {
         is_next
     }
 
-    fn is_at_end(mut self) -> bool {
+    fn ends(mut self) -> bool {
         self.skip_whitespace();
         self.peek().is_none()
     }

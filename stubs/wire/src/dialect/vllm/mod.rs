@@ -199,17 +199,18 @@ pub(super) fn generate_id(random: u64, given: Option<&str>) -> String {
 }
 
 fn prefixed(prefix: &str, random: u64, given: Option<&str>) -> String {
-    match given {
-        Some(given) => [prefix, "-", given].concat(),
-        None => {
-            let mut id = String::with_capacity(prefix.len() + 17);
-            id.push_str(prefix);
-            id.push('-');
-            let digits = (0..16).rev().map(|digit| random >> (4 * digit) & 15);
-            id.extend(digits.filter_map(|digit| char::from_digit(digit as u32, 16)));
-            id
+    if let Some(given) = given {
+        return [prefix, "-", given].concat();
+    }
+    let mut id = String::with_capacity(prefix.len() + 17);
+    id.push_str(prefix);
+    id.push('-');
+    for byte in random.to_be_bytes() {
+        for digit in [byte >> 4, byte & 15] {
+            id.extend(char::from_digit(digit.into(), 16));
         }
     }
+    id
 }
 
 pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
