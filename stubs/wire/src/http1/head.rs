@@ -43,6 +43,10 @@ pub struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     /// Reads a head from the front of `bytes` and gives its length; `None` asks for more bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, BadHead> {
+        let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+        // llhttp skips line ends before a request, in whatever form.
+        let before = bytes.iter().take_while(is_line_end).count();
+        let bytes = &bytes[before..];
         let mut few = [const { MaybeUninit::uninit() }; 48];
         match Self::parse_with(bytes, &mut few) {
             Err(httparse::Error::TooManyHeaders) => {
@@ -54,7 +58,7 @@ impl<'a> RequestHead<'a> {
         }
         .map(|(head, length)| {
             let strict = lines_end_in_crlf(&bytes[..length]) && is_method(head.method);
-            strict.then_some((head, length)).ok_or(BadHead)
+            strict.then_some((head, before + length)).ok_or(BadHead)
         })
         .transpose()
     }
@@ -340,6 +344,16 @@ mod tests {
             assert_eq!(parse(bad), Err(BadHead), "{bad:?}");
         }
         assert_eq!(parse("GET / HTTP/1.1\r\nHost: a"), Ok(None));
+    }
+
+    #[test]
+    fn line_ends_before_a_request_are_skipped() {
+        for before in ["\n", "\r", "\r\n", "\n\n", "\r\n\n", "\r\r\n"] {
+            let text = format!("{before}GET / HTTP/1.1\r\n\r\n");
+            assert_eq!(parse(&text), Ok(Some(text.len())), "{before:?}");
+            assert_eq!(parse(before), Ok(None), "{before:?}");
+        }
+        assert_eq!(parse(" GET / HTTP/1.1\r\n\r\n"), Err(BadHead));
     }
 
     #[test]

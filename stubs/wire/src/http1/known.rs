@@ -178,6 +178,7 @@ mod tests {
         "GET /health?a=b%20c HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: a b\r\n\r\n",
         "POST /v1/completions HTTP/1.1\r\nContent-Length:  3 \r\nX-Request-ID: 7\r\nUser-Agent: x/1 (y; z)\r\n\r\nabc",
         "POST /v1/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
+        "\r\n\nGET /health HTTP/1.1\r\nhost: a\r\n\r\n",
     ];
 
     const PIECES: &[&str] = &[
