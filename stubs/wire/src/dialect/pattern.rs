@@ -102,7 +102,9 @@ impl Patterns {
                 && kept.model == envelope.model
                 && kept.fingerprint == envelope.fingerprint
         };
-        let mut kept = self.0.iter().map(|kept| kept.get_or_init(new));
+        // A request may have any number of choices: those behind the first leave room.
+        let room = if shape.is_of_first() { KEPT } else { KEPT / 2 };
+        let mut kept = self.0[..room].iter().map(|kept| kept.get_or_init(new));
         kept.find(is_it)?.pattern.as_ref()
     }
 }
@@ -149,6 +151,11 @@ impl Shape {
                 ..ChoiceShape::text(0, Field::Content)
             })
         }
+    }
+
+    /// It tells of no choice but the first.
+    fn is_of_first(self) -> bool {
+        self.choice.is_none_or(|choice| choice.index == 0)
     }
 
     fn event(choice: ChoiceShape) -> Self {
@@ -363,5 +370,35 @@ impl Slot {
             Self::TotalTokens => usage.total_tokens().unwrap_or(0),
         };
         write_number(usize::try_from(number).unwrap_or(usize::MAX), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_choices_leave_room_for_the_first() {
+        let envelope = Envelope {
+            created: 0,
+            endpoint: Endpoint::Chat,
+            fingerprint: None,
+            id: "id".into(),
+            metrics: None,
+            model: "model".into(),
+            output_mode: None,
+            prompt_logprobs: None,
+            prompt_text: None,
+            prompt_token_ids: None,
+            usage: UsagePolicy::Omit,
+        };
+        let patterns = Patterns::default();
+        let is_kept = |shape| patterns.find(Dialect::VLLM, &envelope, shape).is_some();
+        for index in 1..100 {
+            is_kept(Shape::text(index, Field::Content));
+        }
+        assert!(is_kept(Shape::text(1, Field::Content)));
+        assert!(!is_kept(Shape::text(99, Field::Content)));
+        assert!(is_kept(Shape::role()) && is_kept(Shape::usage()));
     }
 }
