@@ -83,7 +83,7 @@ fn reply_to(
     let may_be_plain = is_usual && plain::may_be(stub, request, policy);
     let script = may_be_plain.then(|| play::script(stub, request, &prompt[0].text));
     let script = script.as_deref();
-    let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script));
+    let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script, &envelope));
     let mut reply = if let Some(quick) = quick {
         quick.reply(stub, request, &prompt, envelope)
     } else {

@@ -23,6 +23,9 @@ use crate::work::Work;
 /// Longest text that is rendered at once, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
+/// Longest stream that is, about, in bytes: all of it stays in memory until the client has taken it.
+const MAX_STREAM: usize = 1 << 20;
+
 /// What stands around the text of a chunk, mostly less.
 const AROUND_TEXT: usize = 320;
 
@@ -51,13 +54,16 @@ impl<'a> Quick<'a> {
         request: &Request<'_>,
         prompt: &Counted<'_>,
         script: &'a Script,
+        envelope: &Envelope,
     ) -> Option<Self> {
         let is_even =
             script.cut.is_none() && script.pauses.is_empty() && script.rhythm == Rhythm::Single;
         let answer = script.choices.first().filter(|_| is_even)?;
         let rules = play::rules(stub, request, prompt.tokens);
         let plain = rules.untouched(answer)?;
-        let fits = plain.text.len() <= MAX_TEXT && plain.finish.stop_reason.is_none();
+        let fits = plain.text.len() <= MAX_TEXT
+            && plain.finish.stop_reason.is_none()
+            && (!request.stream || Cuts::new(stub, &plain).bytes(envelope) <= MAX_STREAM);
         fits.then_some(Self {
             max_tokens: rules.max_tokens,
             plain,
@@ -146,6 +152,13 @@ impl Cuts {
     /// Number of chunks.
     fn count(self) -> usize {
         1 + self.steps.saturating_sub(self.first).div_ceil(self.every)
+    }
+
+    /// About the bytes of a stream, its text left out.
+    fn bytes(self, envelope: &Envelope) -> usize {
+        // A client chooses how long an id is.
+        let around = AROUND_TEXT + envelope.id.len();
+        self.count().saturating_mul(around)
     }
 }
 

@@ -55,6 +55,19 @@ fn an_echo_with_usage() {
 }
 
 #[test]
+fn a_stream_is_rendered_at_once_if_it_is_short() {
+    let stub = Stub::echo(tokenizer("char"));
+    let is_rendered = |text: &str, id: &str| {
+        let body = json!({"prompt": text, "stream": true, "request_id": id});
+        let reply = ask(&stub, "/v1/completions", &body);
+        matches!(reply.body, Body::Rendered(_))
+    };
+    assert!(is_rendered(&"a".repeat(2000), "b"));
+    assert!(!is_rendered(&"a".repeat(60_000), "b"));
+    assert!(!is_rendered(&"a".repeat(2000), &"b".repeat(9000)));
+}
+
+#[test]
 fn a_completion_with_two_choices_and_continuous_usage() {
     let stub = paced(Stub::echo(tokenizer("word")));
     let body = json!({"prompt": "one two", "n": 2, "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}});
