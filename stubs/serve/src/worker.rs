@@ -66,7 +66,11 @@ impl Shared {
             let listener = TcpListener::from_std(listener)?;
             let local = Rc::new(Local::new()?);
             let paced = Rc::clone(&local);
-            tokio::task::spawn_local(async move { paced.pacer.run().await });
+            tokio::task::spawn_local(async move {
+                if let Err(error) = paced.pacer.run().await {
+                    tracing::error!("failed to keep the pace, nothing paced goes on: {error}");
+                }
+            });
             let mut phase = self.phase.clone();
             while let Some(stream) = accept(&listener, &mut phase, &local.pacer).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
