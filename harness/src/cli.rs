@@ -137,8 +137,10 @@ pub struct Args {
 
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
+    /// One JSON document.
     Json,
+    /// For people.
     Table,
 }
 
@@ -290,7 +292,10 @@ fn time(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// Reads a time above 0.
-pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+///
+/// # Errors
+/// What was expected.
+pub fn duration(text: &str) -> Result<Duration, &'static str> {
     let duration = humantime::parse_duration(text).unwrap_or_default();
     let is_some = !duration.is_zero();
     is_some

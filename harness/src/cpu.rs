@@ -24,14 +24,11 @@ impl Cpu {
     /// What the calling thread has taken so far.
     pub(crate) fn thread() -> Self {
         let time = clock_gettime(ClockId::ThreadCPUTime);
-        // On a core in nanoseconds, waiting for one in nanoseconds, turns.
-        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat");
-        let wait = statistics
-            .ok()
-            .and_then(|text| text.split(' ').nth(1)?.parse().ok());
+        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let taken = statistics.as_deref().and_then(schedstat);
         Self {
             time: Duration::try_from(time).unwrap_or_default(),
-            wait: wait.map(Duration::from_nanos),
+            wait: taken.map(|(_, wait)| wait),
         }
     }
 
@@ -76,6 +73,14 @@ impl Sum for Cpu {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.reduce(Self::add).unwrap_or_default()
     }
+}
+
+/// What the kernel's `schedstat` file of a thread tells: time on a core, and time without one although it
+/// was ready to run.
+pub fn schedstat(text: &str) -> Option<(Duration, Duration)> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    let (time, wait) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some((Duration::from_nanos(time), Duration::from_nanos(wait)))
 }
 
 fn value(line: &str, name: &str) -> Option<f64> {

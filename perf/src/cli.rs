@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use harness::UsageError;
+use harness::cli::{Format, duration};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::external::Client;
@@ -90,12 +91,6 @@ pub struct Args {
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum Format {
-    Json,
-    Table,
 }
 
 /// Runs the command and gives its exit code.
@@ -207,15 +202,6 @@ impl Args {
             duration: self.duration,
         })
     }
-}
-
-/// Reads a time above 0.
-fn duration(text: &str) -> Result<Duration, &'static str> {
-    let duration = humantime::parse_duration(text).unwrap_or_default();
-    let is_some = !duration.is_zero();
-    is_some
-        .then_some(duration)
-        .ok_or("expected a time above 0 such as 250ms, 10s or 1m")
 }
 
 /// Thousands of connections need a file descriptor each, on both sides.

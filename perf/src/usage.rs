@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::cpu::Cpu;
+use harness::cpu::{Cpu, schedstat};
 
 /// What a process and all that it started have taken so far.
 #[derive(Clone, Debug, Default)]
@@ -144,13 +144,6 @@ fn ticks(stat: &str) -> Option<Ticks> {
 fn field(stat: &str, number: usize) -> Option<u64> {
     let (_, behind) = stat.rsplit_once(')')?;
     behind.split_whitespace().nth(number - 3)?.parse().ok()
-}
-
-/// Time on a core, and ready to run.
-fn schedstat(text: &str) -> Option<(Duration, Duration)> {
-    let mut numbers = text.split_whitespace().map(str::parse);
-    let (time, wait) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    Some((Duration::from_nanos(time), Duration::from_nanos(wait)))
 }
 
 #[cfg(test)]
