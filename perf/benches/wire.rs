@@ -11,7 +11,7 @@ use vocab::Tokenizer;
 use wire::chunk::{Choice, Chunk, Delta};
 use wire::dialect::{Dialect, Encoder, Envelope};
 use wire::finish::FinishReason;
-use wire::request::{Endpoint, UsagePolicy};
+use wire::request::Endpoint;
 use wire::sse;
 
 /// Bytes that a client reads from its socket at a time.
@@ -200,16 +200,12 @@ fn fixtures() -> &'static Path {
 fn envelope() -> Envelope {
     Envelope {
         created: 1_700_000_000,
-        endpoint: Endpoint::Chat,
         fingerprint: Dialect::VLLM.fingerprint(),
-        id: "chatcmpl-0123456789abcdef".into(),
-        metrics: None,
-        model: "model".into(),
-        output_mode: None,
-        prompt_logprobs: None,
-        prompt_text: None,
-        prompt_token_ids: None,
-        usage: UsagePolicy::Omit,
+        ..Envelope::new(
+            Endpoint::Chat,
+            "chatcmpl-0123456789abcdef".into(),
+            "model".into(),
+        )
     }
 }
 

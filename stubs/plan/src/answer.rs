@@ -5,6 +5,7 @@ mod play;
 mod whole;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::dialect::Envelope;
 use wire::failure::Failure;
@@ -128,20 +129,16 @@ fn envelope(
     context: &mut Context,
     usage: UsagePolicy,
 ) -> Envelope {
+    let id = response_id(stub, request, call, context);
     Envelope {
         created: context.created,
-        endpoint: request.endpoint,
         fingerprint: stub.fingerprint.clone(),
-        id: response_id(stub, request, call, context),
-        metrics: None,
-        model: stub.names[0].clone(),
         output_mode: request.output_mode,
-        prompt_logprobs: None,
         prompt_text: request
             .return_prompt_text
             .then(|| prompt.iter().map(|one| &*one.text).collect()),
-        prompt_token_ids: None,
         usage,
+        ..Envelope::new(request.endpoint, id, stub.names[0].clone())
     }
 }
 
@@ -189,9 +186,7 @@ fn render(reply: Reply) -> (Arc<Rendered>, Facts) {
         Body::Empty | Body::HeadAlone(_) => {}
         Body::Rendered(rendered) => return (rendered, reply.facts),
         Body::Stream(mut timeline) => {
-            while let Some(step) = timeline.step(&mut bytes) {
-                steps.push(step);
-            }
+            timeline.steps(Duration::MAX, usize::MAX, &mut bytes, &mut steps);
         }
         Body::Whole(whole) => {
             steps.push(whole.step());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::chunk::Choice;
 use wire::dialect::Envelope;
 use wire::failure::Failure;
-use wire::request::{Request, UsagePolicy};
+use wire::request::Request;
 use wire::usage::Usage;
 
 use crate::answer::Answer;
@@ -33,16 +33,7 @@ impl<'a> Played<'a> {
     ) -> Result<Self, Failure> {
         let envelope = Envelope {
             created: context.created,
-            endpoint: request.endpoint,
-            fingerprint: None,
-            id,
-            metrics: None,
-            model: stub.names[0].clone(),
-            output_mode: None,
-            prompt_logprobs: None,
-            prompt_text: None,
-            prompt_token_ids: None,
-            usage: UsagePolicy::Omit,
+            ..Envelope::new(request.endpoint, id, stub.names[0].clone())
         };
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.play()?;

@@ -17,16 +17,9 @@ use wire::usage::Usage;
 fn envelope(endpoint: Endpoint, usage: UsagePolicy) -> Envelope {
     Envelope {
         created: 1_700_000_000,
-        endpoint,
         fingerprint: Some("fp".into()),
-        id: "an \"id\"".into(),
-        metrics: None,
-        model: "\"content\":\"model".into(),
-        output_mode: None,
-        prompt_logprobs: None,
-        prompt_text: None,
-        prompt_token_ids: None,
         usage,
+        ..Envelope::new(endpoint, "an \"id\"".into(), "\"content\":\"model".into())
     }
 }
 

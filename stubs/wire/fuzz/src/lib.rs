@@ -6,7 +6,7 @@ use wire::chunk::{Choice, Chunk, Gist, Reader};
 use wire::dialect::{Dialect, Encoder, Envelope};
 use wire::http1::{BodyDecoder, Framing, RequestHead};
 use wire::json::Json;
-use wire::request::{Endpoint, UsagePolicy};
+use wire::request::Endpoint;
 use wire::sse;
 
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Chat, Endpoint::Completions];
@@ -107,19 +107,7 @@ fn body(framing: Framing, cuts: &[&[u8]]) -> (Option<usize>, Vec<u8>, bool) {
 }
 
 fn envelope(endpoint: Endpoint) -> Envelope {
-    Envelope {
-        created: 0,
-        endpoint,
-        fingerprint: None,
-        id: "id".into(),
-        metrics: None,
-        model: "model".into(),
-        output_mode: None,
-        prompt_logprobs: None,
-        prompt_text: None,
-        prompt_token_ids: None,
-        usage: UsagePolicy::Omit,
-    }
+    Envelope::new(endpoint, "id".into(), "model".into())
 }
 
 /// No more choices than one, of a small index: the encoder keeps a template for each up to it.

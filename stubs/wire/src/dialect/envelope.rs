@@ -32,6 +32,25 @@ pub struct Envelope {
     pub usage: UsagePolicy,
 }
 
+impl Envelope {
+    /// An envelope at second 0 with nothing that a request or a server has to ask for.
+    pub fn new(endpoint: Endpoint, id: String, model: Arc<str>) -> Self {
+        Self {
+            created: 0,
+            endpoint,
+            fingerprint: None,
+            id,
+            model,
+            metrics: None,
+            prompt_logprobs: None,
+            prompt_text: None,
+            prompt_token_ids: None,
+            output_mode: None,
+            usage: UsagePolicy::Omit,
+        }
+    }
+}
+
 /// How long one request took, as the server says it; milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metrics {

@@ -379,19 +379,7 @@ mod tests {
 
     #[test]
     fn many_choices_leave_room_for_the_first() {
-        let envelope = Envelope {
-            created: 0,
-            endpoint: Endpoint::Chat,
-            fingerprint: None,
-            id: "id".into(),
-            metrics: None,
-            model: "model".into(),
-            output_mode: None,
-            prompt_logprobs: None,
-            prompt_text: None,
-            prompt_token_ids: None,
-            usage: UsagePolicy::Omit,
-        };
+        let envelope = Envelope::new(Endpoint::Chat, "id".into(), "model".into());
         let patterns = Patterns::default();
         let is_kept = |shape| patterns.find(Dialect::VLLM, &envelope, shape).is_some();
         for index in 1..100 {
