@@ -115,6 +115,14 @@ impl Default for Streaming {
     }
 }
 
+impl Streaming {
+    /// Steps of the first chunk, and of each further one, where a request asks for so many at least.
+    pub(crate) fn chunk_steps(&self, asked: u32) -> (u32, u32) {
+        let first = self.tokens_per_chunk;
+        (first, first.max(self.stream_interval).max(asked))
+    }
+}
+
 /// A request as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {

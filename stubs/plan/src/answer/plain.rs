@@ -140,11 +140,10 @@ struct Cuts {
 
 impl Cuts {
     fn new(stub: &Stub, plain: &Plain<'_>) -> Self {
-        let streaming = &stub.streaming;
-        let first = streaming.tokens_per_chunk.max(1);
+        let (first, every) = stub.streaming.chunk_steps(1);
         Self {
-            first: first as usize,
-            every: first.max(streaming.stream_interval) as usize,
+            first: first.max(1) as usize,
+            every: every as usize,
             steps: plain.pieces.count() + usize::from(plain.end.is_some()),
         }
     }

@@ -121,14 +121,11 @@ impl<'a> Answer<'a> {
         let engine = &self.stub.engine;
         let rules = rules(self.stub, self.request, self.prompt[number].tokens);
         self.limits.push(rules.max_tokens);
-        let streaming = &self.stub.streaming;
         let interval = self.request.stream_interval.unwrap_or(1);
+        let (first, every) = self.stub.streaming.chunk_steps(interval);
         let grouping = Grouping {
-            first: streaming.tokens_per_chunk,
-            every: streaming
-                .tokens_per_chunk
-                .max(streaming.stream_interval)
-                .max(interval),
+            first,
+            every,
             rhythm: &script.rhythm,
         };
         let choices = self.request.sampling.choices();
