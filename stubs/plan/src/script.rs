@@ -173,7 +173,8 @@ impl CutKind {
 impl Answer {
     /// A text of one token a piece.
     pub fn new(text: Arc<str>, vocab: &vocab::Vocab, end: Option<End>) -> Self {
-        let listed = (!vocab.takes_bytes(&text)).then(|| vocab.tokens_as(&text, Piece::from));
+        let pieces = || vocab.tokens(&text).into_iter().map(Piece::from).collect();
+        let listed = (!vocab.takes_bytes(&text)).then(pieces);
         Self { text, listed, end }
     }
 

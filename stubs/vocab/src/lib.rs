@@ -74,24 +74,16 @@ impl Vocab {
 
     /// A text cut into tokens, special tokens read as their text.
     pub fn tokens(&self, text: &str) -> Vec<Token> {
-        self.tokens_as(text, |token| token)
-    }
-
-    /// The same, each token made into something else.
-    pub fn tokens_as<T>(&self, text: &str, make: impl Fn(Token) -> T) -> Vec<T> {
         match self {
-            Self::Byte => bytes(text).into_iter().map(make).collect(),
-            Self::Char => {
-                let token = |character: char| token(character.into(), character.len_utf8());
-                text.chars()
-                    .map(|character| make(token(character)))
-                    .collect()
-            }
-            Self::Huggingface(tokenizer) => tokenizer.tokens(text).into_iter().map(make).collect(),
-            Self::Word => {
-                let token = |word: &str| token(hash(word), word.len());
-                words(text).map(|word| make(token(word))).collect()
-            }
+            Self::Byte => bytes(text),
+            Self::Char => text
+                .chars()
+                .map(|character| token(character.into(), character.len_utf8()))
+                .collect(),
+            Self::Huggingface(tokenizer) => tokenizer.tokens(text),
+            Self::Word => words(text)
+                .map(|word| token(hash(word), word.len()))
+                .collect(),
         }
     }
 
