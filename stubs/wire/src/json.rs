@@ -407,12 +407,7 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a text stands in a JSON string as it is.
-pub(crate) fn is_plain(text: &str) -> bool {
-    plain_length(text.as_bytes()) == text.len()
-}
-
-/// Bytes that [`escape_into`] appends.
+/// Bytes that [`escape_into`] appends; as many as the text has if it stands in a JSON string as it is.
 pub(crate) fn escaped_length(text: &str) -> usize {
     let mut length = text.len();
     let mut rest = text.as_bytes();

@@ -155,16 +155,16 @@ impl Template {
     /// Appends the event of a text as one chunk of a chunked body, and gives its bytes without the
     /// chunk's framing.
     pub fn write_chunk(&mut self, text: &str, out: &mut Vec<u8>) -> usize {
-        let is_plain = json::is_plain(text);
-        let around = self.prefix.len() + self.suffix.len();
+        let escaped = json::escaped_length(text);
+        let is_plain = escaped == text.len();
+        let bytes = self.prefix.len() + escaped + self.suffix.len();
         let start = out.len();
         if is_plain && text.len() == self.last_text.len() && !self.last.is_empty() {
             out.extend_from_slice(&self.last);
             let Range { start: from, end } = self.last_text;
             out[start + from..start + end].copy_from_slice(text.as_bytes());
-            return around + text.len();
+            return bytes;
         }
-        let bytes = around + json::escaped_length(text);
         http1::write_chunk_size(bytes, out);
         out.extend_from_slice(&self.prefix);
         let text_at = out.len() - start;
@@ -183,7 +183,7 @@ impl Template {
     /// of one; none are written if the text is none, or has anything to escape.
     pub fn write_chunks(&mut self, text: &str, each: usize, out: &mut Vec<u8>) -> Option<usize> {
         let is_even = each > 0 && !text.is_empty() && text.len().is_multiple_of(each);
-        if !(is_even && text.is_ascii() && json::is_plain(text)) {
+        if !(is_even && text.is_ascii() && json::escaped_length(text) == text.len()) {
             return None;
         }
         let (first, rest) = text.split_at(each);
