@@ -52,7 +52,7 @@ impl InputRule {
         match (&sample.prompt, endpoint) {
             (Prompt::InputIds(_), _) => Self::Ids,
             (Prompt::Messages(_), _) | (Prompt::Text(_), Endpoint::Chat) => Self::Messages,
-            (Prompt::Text(_), Endpoint::Completions) => Self::Text,
+            (Prompt::Text(_), Endpoint::Completions | Endpoint::Generate) => Self::Text,
         }
     }
 }
@@ -108,7 +108,9 @@ fn input(sample: &Sample, config: &Config) -> Option<u64> {
     let vocab = &config.tokenizer.vocab;
     let count = match (&sample.prompt, config.endpoint) {
         (Prompt::InputIds(ids), _) => ids.len(),
-        (Prompt::Text(text), Endpoint::Completions) => vocab.encode(text, true).len(),
+        (Prompt::Text(text), Endpoint::Completions | Endpoint::Generate) => {
+            vocab.encode(text, true).len()
+        }
         (Prompt::Text(text), Endpoint::Chat) => {
             let messages = json!([{"role": "user", "content": text}]);
             vocab.count(&render(&messages, config.tokenizer.template.as_ref())?)

@@ -32,6 +32,7 @@ impl Requests {
         let path = match config.endpoint {
             Endpoint::Chat => "/v1/chat/completions",
             Endpoint::Completions => "/v1/completions",
+            Endpoint::Generate => "/generate",
         };
         let bearer = config.api_key.as_ref();
         let bearer = bearer.map(|key| format!("authorization: Bearer {key}\r\n"));
@@ -129,6 +130,7 @@ fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageE
             let role = "user";
             (Some(Messages::User([Message { role, content }])), None)
         }
+        (_, Endpoint::Generate) => return Err(refused(sample, "/generate is not there yet")),
         (Prompt::Text(text), Endpoint::Completions) => (None, Some(Ask::Text(text))),
         (Prompt::InputIds(ids), Endpoint::Completions) => (None, Some(Ask::Ids(ids))),
         (Prompt::Messages(_), Endpoint::Completions) => {

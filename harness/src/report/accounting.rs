@@ -78,6 +78,7 @@ pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<(
         endpoint: match config.endpoint {
             Endpoint::Chat => "chat",
             Endpoint::Completions => "completions",
+            Endpoint::Generate => "generate",
         },
         chat_template: config.tokenizer.template.is_some(),
         token_ids_gate: None,

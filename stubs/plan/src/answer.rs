@@ -1,5 +1,6 @@
 //! The reply to a chat or completion request.
 
+pub(crate) mod ids;
 mod plain;
 mod play;
 mod whole;
@@ -7,9 +8,10 @@ mod whole;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::dialect::Envelope;
+use wire::dialect::{Envelope, Meta};
 use wire::failure::Failure;
 use wire::request::{Endpoint, Request, UsagePolicy};
+use wire::sse;
 
 use crate::check;
 use crate::front::Front;
@@ -17,7 +19,7 @@ use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
-use crate::timeline::{Plan, Track};
+use crate::timeline::{Kind, Plan, Track};
 
 use plain::Quick;
 
@@ -52,11 +54,11 @@ fn reply_to(
     context: &mut Context,
 ) -> Result<Reply, Failure> {
     let (endpoint, is_generate) = (request.endpoint, request.output_mode.is_some());
-    let prompt = check::check(stub, request)?;
-    let policy = match UsagePolicy::from(request.stream_options) {
-        _ if stub.streaming.force_include_usage && !is_generate => stub.dialect.forced_usage(),
-        policy => policy,
+    let prompt = match check::check(stub, request) {
+        Ok(prompt) => prompt,
+        Err(failure) => return refused(stub, request, failure),
     };
+    let policy = usage_policy(stub, request);
     let key = RenderKey {
         endpoint,
         prompt_tokens: prompt.tokens,
@@ -107,6 +109,37 @@ fn reply_to(
     Ok(reply)
 }
 
+/// The answer to a request that the server refuses, which may be a stream that says so.
+fn refused(stub: &Stub, request: &Request<'_>, failure: Failure) -> Result<Reply, Failure> {
+    let mut event = Vec::new();
+    let (dialect, endpoint) = (stub.dialect, request.endpoint);
+    if !(request.stream && dialect.encode_failure_event(endpoint, &failure, &mut event)) {
+        return Err(failure);
+    }
+    Ok(Reply::events(&[
+        (Kind::Error, &event),
+        (Kind::Done, sse::DONE),
+    ]))
+}
+
+/// Which chunks of the answer carry usage.
+fn usage_policy(stub: &Stub, request: &Request<'_>) -> UsagePolicy {
+    let options = request.stream_options;
+    let asked = match UsagePolicy::from(options) {
+        _ if request.endpoint == Endpoint::Generate => return UsagePolicy::Running,
+        UsagePolicy::Omit
+            if options.continuous_usage_stats && !stub.dialect.manner().usage_needs_asking =>
+        {
+            UsagePolicy::Running
+        }
+        asked => asked,
+    };
+    if stub.streaming.force_include_usage && request.output_mode.is_none() {
+        return stub.dialect.forced_usage(asked);
+    }
+    asked
+}
+
 /// One answer to one prompt with nothing asked for beside its text and usage.
 fn is_usual(request: &Request<'_>, prompt: &Counted<'_>) -> bool {
     let sampling = &request.sampling;
@@ -115,6 +148,7 @@ fn is_usual(request: &Request<'_>, prompt: &Counted<'_>) -> bool {
         && sampling.logprobs.is_none()
         && sampling.prompt_logprobs.is_none()
         && request.output_mode.is_none()
+        && request.wishes.is_none()
         && request.stream_interval.is_none()
         && request.template.add_generation_prompt
         && !(request.echo || request.return_token_ids || request.return_prompt_text)
@@ -129,8 +163,12 @@ fn envelope(
     context: &mut Context,
     usage: UsagePolicy,
 ) -> Envelope {
-    let id = response_id(stub, request, call, context);
+    let mut ids = ids::ids(stub, request, prompt.count(), call, context);
+    let further_ids = ids.split_off(1);
+    let id = ids.swap_remove(0);
     Envelope {
+        further_ids,
+        meta: meta(stub, request, prompt, context),
         created: context.created,
         fingerprint: stub.fingerprint.clone(),
         output_mode: request.output_mode,
@@ -138,26 +176,45 @@ fn envelope(
             .return_prompt_text
             .then(|| prompt.iter().map(|one| &*one.text).collect()),
         usage,
-        ..Envelope::new(request.endpoint, id, stub.names[0].clone())
+        ..Envelope::new(request.endpoint, id, model(stub, request))
     }
 }
 
-/// The answer's `id`, with the client's own name for the request if there is one.
-pub(crate) fn response_id(
+/// The model's name in the answer.
+pub(crate) fn model(stub: &Stub, request: &Request<'_>) -> Arc<str> {
+    // An answer for all repeats nobody's words.
+    if !stub.dialect.manner().repeats_model || stub.streaming.renders_once {
+        return stub.names[0].clone();
+    }
+    match request.model.as_deref() {
+        Some(name) if *name == *stub.names[0] => stub.names[0].clone(),
+        Some(name) => name.into(),
+        None => "default".into(),
+    }
+}
+
+/// What each choice tells of itself, where it does.
+fn meta(
     stub: &Stub,
     request: &Request<'_>,
-    call: &Call<'_>,
-    context: &mut Context,
-) -> String {
-    let given = call.head.header("x-request-id");
-    let given = given.or(request.request_id.as_deref());
-    // An answer for all has nobody's name.
-    let given = given.filter(|_| !stub.streaming.renders_once);
-    let random = context.random.u64(..);
-    match request.output_mode {
-        Some(_) => stub.dialect.generate_id(random, given),
-        None => stub.dialect.response_id(request.endpoint, random, given),
-    }
+    prompt: &Counted<'_>,
+    context: &Context,
+) -> Option<Box<Meta>> {
+    let wishes = request.wishes.as_deref();
+    let is_native = request.endpoint == Endpoint::Generate;
+    let is_asked = wishes.is_some_and(|wishes| wishes.return_meta_info) && !request.stream;
+    (is_native || is_asked).then(|| {
+        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970")]
+        let started = context.created as f64;
+        Box::new(Meta {
+            incremental: stub.streaming.incremental,
+            is_list: prompt.count() > 1 || wishes.is_some_and(|wishes| wishes.is_list),
+            logprobs: wishes.and_then(|wishes| wishes.logprobs.clone()),
+            started: started + f64::from(context.created_nanos) / 1e9,
+            tells_stages: stub.streaming.tells_stages,
+            without_text: stub.streaming.without_text,
+        })
+    })
 }
 
 /// An answer in the making: every choice of every prompt.

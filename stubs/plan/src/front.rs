@@ -1,5 +1,7 @@
 //! What stands before the routes: keys, origins, request ids, a path prefix.
 
+use wire::dialect::Manner;
+
 use crate::reply::Reply;
 use crate::stub::{Call, Context};
 
@@ -24,14 +26,16 @@ pub struct Front {
     pub serves_echo: bool,
     /// `/inference/v1/generate` is there: `--enable-scale-out`.
     pub serves_generate: bool,
+    /// `GET /server_info` is there, whatever the mode.
+    pub serves_info: bool,
     /// `GET /metrics` is there.
     pub serves_metrics: bool,
     /// Nothing but token routes generates: `--tokens-only`.
     pub tokens_only: bool,
 }
 
-/// Paths that need a key.
-const KEYED: [&str; 4] = ["/v1", "/v2", "/inference", "/cohere"];
+const ALLOW_CREDENTIALS: &str = "access-control-allow-credentials";
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 
 /// What a preflight is told.
 const METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY";
@@ -48,15 +52,15 @@ impl Front {
     }
 
     /// The answer to a call that does not reach a route.
-    pub(crate) fn refuses(&self, call: &Call<'_>) -> Option<Reply> {
+    pub(crate) fn refuses(&self, manner: &Manner, call: &Call<'_>) -> Option<Reply> {
         if call.head.method == "OPTIONS" {
-            return self.preflight(call);
+            return self.preflight(manner, call);
         }
         if self.api_keys.is_empty() {
             return None;
         }
         let path = self.path(call);
-        if !KEYED.iter().any(|prefix| path.starts_with(prefix)) {
+        if !manner.keyed.needs(path) {
             return None;
         }
         let given = call.head.header("authorization").unwrap_or_default();
@@ -76,7 +80,7 @@ impl Front {
         self.allowed_origins.iter().any(allowed)
     }
 
-    fn preflight(&self, call: &Call<'_>) -> Option<Reply> {
+    fn preflight(&self, manner: &Manner, call: &Call<'_>) -> Option<Reply> {
         let head = call.head;
         let origin = head.header("origin")?;
         head.header("access-control-request-method")?;
@@ -91,13 +95,20 @@ impl Front {
         let headers = &mut reply.headers;
         headers.without_vary = true;
         headers.first.push(("vary", PREFLIGHT_VARY.into()));
-        if allowed {
+        let with_credentials = manner.allows_credentials;
+        if allowed && !with_credentials {
             headers.first.push(self.allow_origin(origin));
         }
         headers
             .first
             .push(("access-control-allow-methods", METHODS.into()));
         headers.first.push(("access-control-max-age", "600".into()));
+        if with_credentials {
+            headers.first.push((ALLOW_CREDENTIALS, "true".into()));
+            headers
+                .first
+                .extend(allowed.then(|| (ALLOW_ORIGIN, origin.into())));
+        }
         if let Some(asked) = head.header("access-control-request-headers") {
             headers
                 .first
@@ -109,17 +120,28 @@ impl Front {
     fn allow_origin(&self, origin: &str) -> (&'static str, String) {
         let all = self.allowed_origins.iter().any(|known| known == "*");
         let value = if all { "*" } else { origin };
-        ("access-control-allow-origin", value.into())
+        (ALLOW_ORIGIN, value.into())
     }
 
     /// Adds the headers that every answer gets.
-    pub(crate) fn decorate(&self, call: &Call<'_>, context: &mut Context, reply: &mut Reply) {
+    pub(crate) fn decorate(
+        &self,
+        manner: &Manner,
+        call: &Call<'_>,
+        context: &mut Context,
+        reply: &mut Reply,
+    ) {
         let headers = &mut reply.headers;
         if let Some(origin) = call.head.header("origin")
             && !headers.without_vary
             && self.allows(origin)
         {
-            headers.middle.push(self.allow_origin(origin));
+            if manner.allows_credentials {
+                headers.middle.push((ALLOW_ORIGIN, origin.into()));
+                headers.middle.push((ALLOW_CREDENTIALS, "true".into()));
+            } else {
+                headers.middle.push(self.allow_origin(origin));
+            }
         }
         if self.request_id_headers {
             let id = match call.head.header("x-request-id") {

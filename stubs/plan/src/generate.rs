@@ -6,16 +6,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use regex::Regex;
 use vocab::Vocab;
+use wire::dialect::Holds;
 use wire::finish::{Finish, FinishReason, StopReason};
 
 use crate::script::{Answer, Cut, CutKind, End, Piece, Pieces, Rhythm};
+use crate::tools::begun;
 
 /// What ends an answer and what of it shows.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent rules")]
 pub(crate) struct Rules<'a> {
+    /// The finish names the end token, whichever it is.
+    pub(crate) ends_tell_token: bool,
     pub(crate) eos_token_ids: &'a [u32],
+    pub(crate) holds: Holds,
     pub(crate) ignore_eos: bool,
     pub(crate) include_stop: bool,
     /// Somebody looks at the ids.
@@ -24,6 +30,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) min_tokens: u64,
     pub(crate) skip_special_tokens: bool,
     pub(crate) stop: &'a [Cow<'a, str>],
+    pub(crate) stop_regex: &'a [Regex],
     pub(crate) stop_token_ids: &'a [u32],
     pub(crate) vocab: &'a Vocab,
 }
@@ -161,10 +168,14 @@ pub(crate) struct Plain<'a> {
 impl Rules<'_> {
     /// What is said of an answer that no rule changes but a limit.
     pub(crate) fn untouched<'a>(&self, answer: &'a Answer) -> Option<Plain<'a>> {
-        if !(self.stop.is_empty() && self.stop_token_ids.is_empty() && self.skip_special_tokens) {
+        let is_plain = self.stop.is_empty() && self.stop_regex.is_empty();
+        if !(is_plain && self.stop_token_ids.is_empty() && self.skip_special_tokens) {
             return None;
         }
         let tokens = answer.tokens();
+        if self.max_tokens == Some(0) {
+            return Some(Plain::limited(answer, 0));
+        }
         if let Some(limit) = self.max_tokens.filter(|limit| tokens >= *limit)
             && answer.pieces().count() > 0
         {
@@ -188,7 +199,7 @@ impl Rules<'_> {
             reason: FinishReason::Stop,
             stop_reason: end
                 .id
-                .filter(|&id| first.is_some_and(|first| first != id))
+                .filter(|&id| self.ends_tell_token || first.is_some_and(|first| first != id))
                 .map(StopReason::Token),
         }
     }
@@ -199,12 +210,12 @@ impl<'a> Plain<'a> {
     fn limited(answer: &'a Answer, limit: u64) -> Self {
         let (mut tokens, mut bytes, mut count) = (0, 0, 0);
         for piece in answer.pieces().iter() {
-            tokens += u64::from(piece.tokens);
-            bytes += piece.bytes as usize;
-            count += 1;
             if tokens >= limit {
                 break;
             }
+            tokens += u64::from(piece.tokens);
+            bytes += piece.bytes as usize;
+            count += 1;
         }
         Self {
             pieces: answer.pieces().split_at(count).0,
@@ -236,6 +247,10 @@ impl<'a> Plain<'a> {
             tokens: end.tokens,
             ..reached
         }));
+        if outputs.is_empty() {
+            // Nothing was asked for, which takes a step all the same.
+            outputs.push(Output::default());
+        }
         Said {
             text: if self.text.len() == answer.text.len() {
                 Arc::clone(&answer.text)
@@ -253,6 +268,10 @@ impl<'a> Plain<'a> {
 
 fn by_rules(answer: &Answer, cut: Option<Cut>, rules: &Rules<'_>) -> Said {
     let mut speaker = Speaker::new(answer, rules);
+    if rules.max_tokens == Some(0) {
+        let finish = speaker.last(FinishReason::Length.into());
+        return speaker.said(finish);
+    }
     loop {
         let before = speaker.tokens;
         let mut start = 0;
@@ -282,6 +301,8 @@ struct Speaker<'a> {
     rules: &'a Rules<'a>,
     /// Characters that are held back while a stop string may follow.
     held: usize,
+    /// Tokens of steps that are held back whole.
+    held_tokens: u32,
     text: String,
     ids: Vec<u32>,
     outputs: Vec<Output>,
@@ -293,12 +314,15 @@ impl<'a> Speaker<'a> {
     fn new(answer: &Answer, rules: &'a Rules<'a>) -> Self {
         let longest = rules.stop.iter().map(|stop| stop.chars().count()).max();
         let held = match longest {
-            Some(longest) if !rules.include_stop => longest.saturating_sub(1),
+            Some(longest) if !rules.include_stop && rules.holds == Holds::Characters => {
+                longest.saturating_sub(1)
+            }
             _ => 0,
         };
         Self {
             rules,
             held,
+            held_tokens: 0,
             text: String::with_capacity(answer.text.len()),
             ids: Vec::with_capacity(answer.pieces().count() + 1),
             outputs: Vec::with_capacity(answer.pieces().count() + 1),
@@ -367,6 +391,9 @@ impl<'a> Speaker<'a> {
             return None;
         }
         self.take(end.tokens, end.id);
+        if self.rules.include_stop && self.rules.ends_tell_token {
+            self.show(end.id, "");
+        }
         self.step(end.tokens, true);
         Some(self.rules.finish(end))
     }
@@ -418,10 +445,26 @@ impl<'a> Speaker<'a> {
                 stop_reason: Some(StopReason::Text(stop.to_string().into())),
             });
         }
-        None
+        let mut patterns = self.rules.stop_regex.iter();
+        let pattern = patterns.find(|pattern| pattern.is_match(&self.text))?;
+        Some(Finish {
+            reason: FinishReason::Stop,
+            stop_reason: Some(StopReason::Text(pattern.as_str().to_owned().into())),
+        })
+    }
+
+    /// The text's end may begin a stop string, so that nothing is told yet.
+    fn holds_step(&self) -> bool {
+        let begins = |stop: &Cow<'_, str>| begun(&self.text, stop) > 0;
+        self.rules.holds == Holds::Steps && self.rules.stop.iter().any(begins)
     }
 
     fn step(&mut self, tokens: u32, is_last: bool) {
+        if !is_last && self.holds_step() {
+            self.held_tokens += tokens;
+            return;
+        }
+        let tokens = tokens + std::mem::take(&mut self.held_tokens);
         let shown = self.outputs.last().map_or(0, |output| output.text_end());
         let text_end = if is_last || self.held == 0 {
             self.text.len()
@@ -453,14 +496,17 @@ mod tests {
 
     fn rules<'a>(stop: &'a [Cow<'a, str>]) -> Rules<'a> {
         Rules {
+            ends_tell_token: false,
             eos_token_ids: &[7, 8],
             ignore_eos: false,
+            holds: Holds::Characters,
             include_stop: false,
             keeps_ids: true,
             max_tokens: None,
             min_tokens: 0,
             skip_special_tokens: true,
             stop,
+            stop_regex: &[],
             stop_token_ids: &[],
             vocab: &Vocab::Char,
         }

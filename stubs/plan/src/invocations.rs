@@ -35,7 +35,11 @@ pub(crate) fn read_json(body: &[u8]) -> Result<Json<'_>, Box<Reply>> {
                 let place = place(body, offset);
                 refusal(&format!("JSON decode error: {message}: {place}"))
             }
-            JsonError::NotUtf8 | JsonError::TooLarge => Reply::refusal(&Failure::internal("")),
+            JsonError::NotUtf8 | JsonError::TooLarge => {
+                let mut out = Vec::new();
+                Failure::internal("").encode(&mut out);
+                Reply::json(500, out)
+            }
         };
         refusal.into()
     })

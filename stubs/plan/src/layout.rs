@@ -165,10 +165,10 @@ impl Moments {
             return true;
         }
         self.step += 1;
-        let choice = self.track.choice(step, &self.plan);
+        let choices = self.track.chunks(step, &self.plan);
         events.due = self.plan.due(step, self.track.tokens);
         events.untold += output.tokens;
-        if let Some((mut choice, _)) = choice {
+        for (mut choice, _) in choices {
             if let Some(finish) = choice.finish.take() {
                 self.finish = finish;
             }

@@ -59,7 +59,7 @@ fn answer(
 ) -> Result<Reply, Failure> {
     let prompt = check::check(stub, request)?;
     let given = call.head.header("x-request-id");
-    let random = context.random.u64(..);
+    let random = || context.random.u64(..);
     let id = stub.dialect.response_id(request.endpoint, random, given);
     let mut played = Played::new(stub, request, &prompt, id, context)?;
     let body = if request.stream {

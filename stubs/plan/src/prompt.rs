@@ -67,7 +67,7 @@ impl<'r> Index<usize> for Counted<'r> {
 /// Counts a request's prompts and refuses those that the server refuses.
 pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted<'r>, Failure> {
     let vocab = &stub.engine.tokenizer.vocab;
-    let is_completion = request.endpoint == Endpoint::Completions;
+    let is_completion = request.endpoint != Endpoint::Chat;
     let one = |text: Cow<'r, str>, tokens: usize| One {
         text,
         tokens: tokens as u64,
@@ -100,7 +100,7 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
     };
     let is_empty = |first: &One<'_>| is_completion && others.is_empty() && first.tokens == 0;
     let Some(first) = first.filter(|first| !is_empty(first)) else {
-        return Err(stub.dialect.no_prompts());
+        return Err(stub.dialect.no_prompts(request.endpoint));
     };
     let others: Vec<One<'r>> = others;
     let rest = others.iter().map(|one| one.tokens);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::dialect::{Content, Headers};
+use wire::dialect::{Content, Dialect, Headers};
 use wire::failure::{ErrorObject, Failure};
 use wire::http1;
+use wire::request::Endpoint;
+use wire::route::Route;
 use wire::usage::Usage;
 
-use crate::route::Route;
 use crate::timeline::{Kind, Step, Timeline};
 use crate::work::Work;
 
@@ -141,6 +142,31 @@ impl Reply {
         }
     }
 
+    /// A stream of these events, all due at once.
+    pub(crate) fn events(events: &[(Kind, &[u8])]) -> Self {
+        let mut bytes = Vec::new();
+        let mut steps = Vec::new();
+        for (kind, event) in events {
+            http1::write_chunk(&mut bytes, |out| out.extend_from_slice(event));
+            steps.push(Step {
+                due: Duration::ZERO,
+                kind: *kind,
+                index: None,
+                tokens: 0,
+                bytes: u32::try_from(event.len()).unwrap_or(u32::MAX),
+            });
+        }
+        bytes.extend_from_slice(http1::LAST_CHUNK);
+        Self {
+            body: Body::Rendered(Arc::new(Rendered {
+                bytes,
+                content: Content::Stream,
+                steps,
+            })),
+            ..Self::empty(200)
+        }
+    }
+
     /// A plain text that is due at once.
     pub fn text(bytes: Vec<u8>) -> Self {
         let mut reply = Self::json(200, bytes);
@@ -151,20 +177,20 @@ impl Reply {
     }
 
     /// The answer to a body of more than `limit` bytes.
-    pub fn too_large(limit: usize) -> Self {
+    pub fn too_large(dialect: Dialect, limit: usize) -> Self {
         let failure = Failure::Error(ErrorObject {
             message: format!("Request body is larger than {limit} bytes."),
             kind: "Request Entity Too Large",
             param: None,
             code: 413,
         });
-        Self::refusal(&failure)
+        Self::refusal(dialect, None, &failure)
     }
 
-    /// A failure as an answer.
-    pub(crate) fn refusal(failure: &Failure) -> Self {
+    /// A failure as an answer on the routes of an endpoint, or on others.
+    pub(crate) fn refusal(dialect: Dialect, endpoint: Option<Endpoint>, failure: &Failure) -> Self {
         let mut out = Vec::new();
-        failure.encode(&mut out);
+        dialect.encode_failure(endpoint, failure, &mut out);
         Self::json(failure.status(), out)
     }
 

@@ -85,7 +85,10 @@ fn max_output_tokens(
 ) -> Option<u64> {
     let context = stub.engine.max_model_len;
     let room = context.map(|context| context.saturating_sub(prompt.tokens));
-    let asked = check::max_tokens(&asked.request).and_then(|asked| u64::try_from(asked).ok());
+    let asked = asked
+        .request
+        .max_tokens()
+        .and_then(|asked| u64::try_from(asked).ok());
     asked.into_iter().chain(room).min()
 }
 

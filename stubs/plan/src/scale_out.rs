@@ -39,13 +39,13 @@ pub(crate) fn render(
     let Ok(Json::Object(members)) = Json::parse(call.body) else {
         unreachable!("the body was read as an object before");
     };
-    let id = answer::response_id(stub, &request, call, context);
+    let id = answer::ids::one(stub, &request, call, context);
     let all_ids = prompt.ids(stub);
     let request_ids: Vec<String> = match all_ids.len() {
         1 => vec![id],
         count => (0..count).map(|number| format!("{id}-{number}")).collect(),
     };
-    let asked = check::max_tokens(&request);
+    let asked = request.max_tokens();
     let asked = asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX));
     let render = |(ids, request_id)| {
         let ids: &Vec<u32> = ids;

@@ -10,13 +10,14 @@ use wire::dialect::{Dialect, Patterns};
 use wire::failure::Failure;
 use wire::http1::RequestHead;
 use wire::request::{Endpoint, Known, UsagePolicy};
+use wire::route::Route;
 
 use crate::cache::PrefixCache;
 use crate::front::Front;
 use crate::pace::Pace;
 use crate::reasoning::ReasoningParser;
 use crate::reply::{Facts, Rendered, Reply};
-use crate::route::Route;
+use crate::route;
 use crate::source::{Echo, Source};
 use crate::tools::ToolParser;
 
@@ -84,8 +85,12 @@ pub struct Parsers {
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the server's own switches")]
 pub struct Streaming {
-    /// `--enable-force-include-usage`
+    /// `--enable-cache-report`
+    pub cache_report: bool,
+    /// `--enable-force-include-usage`, or SGLang's `--stream-response-default-include-usage`
     pub force_include_usage: bool,
+    /// SGLang's `--incremental-streaming-output`
+    pub incremental: bool,
     /// Say so when a stream was silent so long: `--sse-keep-alive-interval`.
     pub keep_alive: Option<Duration>,
     /// Answers are rendered once for all requests that differ in nothing that shows, if the pace is a burst.
@@ -98,19 +103,27 @@ pub struct Streaming {
     pub tokens_as_ids: bool,
     /// Tokens of a chunk.
     pub tokens_per_chunk: u32,
+    /// SGLang's `--enable-metrics`: answers tell the times of their stages.
+    pub tells_stages: bool,
+    /// `--skip-tokenizer-init`: answers have ids and no text.
+    pub without_text: bool,
 }
 
 impl Default for Streaming {
     /// A token a chunk, nothing added.
     fn default() -> Self {
         Self {
+            cache_report: false,
             force_include_usage: false,
+            incremental: false,
             keep_alive: None,
             renders_once: false,
             request_metrics: false,
             stream_interval: 1,
             tokens_as_ids: false,
             tokens_per_chunk: 1,
+            tells_stages: false,
+            without_text: false,
         }
     }
 }
@@ -139,6 +152,8 @@ pub struct Call<'a> {
 pub struct Context {
     /// Seconds since 1970.
     pub created: u64,
+    /// Nanoseconds beyond them.
+    pub created_nanos: u32,
     /// The last request, mostly like the next.
     pub(crate) known: Known,
     /// Source of ids.
@@ -164,6 +179,7 @@ impl Context {
     pub fn new(seed: u64) -> Self {
         Self {
             created: 0,
+            created_nanos: 0,
             known: Known::default(),
             random: fastrand::Rng::with_seed(seed),
             rendered: BTreeMap::new(),
@@ -202,13 +218,13 @@ impl Stub {
 
     /// Answers a call; what asks for the process itself (metrics, the raw request) is `Err` with its route.
     pub fn reply(&self, call: &Call<'_>, context: &mut Context) -> Result<Reply, Route> {
-        if let Some(mut reply) = self.front.refuses(call) {
+        if let Some(mut reply) = self.front.refuses(self.dialect.manner(), call) {
             self.decorate(call, context, &mut reply);
             return Ok(reply);
         }
-        let mut reply = match Route::find(self, call) {
+        let mut reply = match route::find(self, call) {
             Ok(route) => {
-                let mut reply = route.reply(self, call, context)?;
+                let mut reply = route::reply(route, self, call, context)?;
                 reply.route = Some(route);
                 reply
             }
@@ -220,14 +236,16 @@ impl Stub {
 
     /// Adds the headers that every answer has, to one that is not made here.
     pub fn decorate(&self, call: &Call<'_>, context: &mut Context, reply: &mut Reply) {
-        self.front.decorate(call, context, reply);
+        self.front
+            .decorate(self.dialect.manner(), call, context, reply);
     }
 
     /// Checks a request's model against the served names.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
         match model {
             Some(model) if !model.is_empty() && !self.names.iter().any(|name| **name == *model) => {
-                Err(self.dialect.unknown_model(model, &self.names))
+                let unknown = self.dialect.unknown_model(model, &self.names);
+                unknown.map_or(Ok(()), Err)
             }
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::dialect::{Encoder, Template};
+use wire::dialect::{Encoder, Manner, Roles, Template};
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
@@ -94,6 +94,14 @@ impl Timeline {
         match &mut self.0 {
             Form::Chunks { events, .. } => events.due(),
             Form::Laid(events) => events.due(),
+        }
+    }
+
+    /// Its head is sent with its first event, not before.
+    pub fn holds_head(&self) -> bool {
+        match &self.0 {
+            Form::Chunks { events, .. } => events.holds_head(),
+            Form::Laid(_) => false,
         }
     }
 
@@ -191,6 +199,8 @@ pub(crate) struct Plan {
     pub(crate) echo: Option<String>,
     pub(crate) endpoint: Endpoint,
     pub(crate) keep_alive: Option<Duration>,
+    /// The server's habits.
+    pub(crate) manner: &'static Manner,
     pub(crate) pace: Pace,
     pub(crate) pauses: BTreeMap<u64, Duration>,
     pub(crate) prompt_tokens: u64,
@@ -211,6 +221,16 @@ impl CutKind {
 }
 
 impl Plan {
+    /// A chat's roles come with its text, and its finishes behind it.
+    pub(crate) fn begins_late(&self) -> bool {
+        self.endpoint == Endpoint::Chat && self.manner.roles == Roles::WithText
+    }
+
+    /// Steps without text make no chunk.
+    pub(crate) fn skips_empty(&self) -> bool {
+        self.begins_late()
+    }
+
     /// When a step is due by which a choice has so many tokens.
     pub(crate) fn due(&self, step: usize, tokens: u64) -> Duration {
         let step = u32::try_from(step).unwrap_or(u32::MAX);

@@ -60,6 +60,18 @@ impl Voice {
         (!says_nothing || is_last).then_some(delta)
     }
 
+    /// What the next text adds where a step may make several chunks, or none.
+    pub(crate) fn deltas(&mut self, text: &str, ids: &[u32], is_last: bool) -> Vec<Delta<'static>> {
+        let _ = (ids, is_last);
+        if text.is_empty() {
+            return Vec::new();
+        }
+        vec![Delta {
+            content: Some(text.to_owned().into()),
+            ..Delta::default()
+        }]
+    }
+
     fn plain(
         &self,
         content: Option<String>,

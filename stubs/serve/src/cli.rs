@@ -20,8 +20,10 @@ use wire::dialect::Dialect;
 use crate::server::{Config, Server};
 
 mod ignored;
+mod sglang;
 mod vllm;
 
+pub use sglang::SglangArgs;
 pub use vllm::VllmArgs;
 
 /// The stub to serve, and its flags.
@@ -42,6 +44,11 @@ pub enum Command {
         after_help = "Example:\n  stubline serve vllm tiny-model --tokenizer fixtures/tokenizers/bpe --source script:fixtures/wire/vllm-0.33.0/scripts.json --reasoning-parser qwen3"
     )]
     Vllm(Box<VllmArgs>),
+    /// Answer as SGLang's server does
+    #[command(
+        after_help = "Example:\n  stubline serve sglang --model-path stub-model --tokenizer fixtures/wire/sglang-0.5.23/stub-model --source script:fixtures/wire/sglang-0.5.23/scripts.json --reasoning-parser qwen3"
+    )]
+    Sglang(Box<SglangArgs>),
 }
 
 /// Where and how anything is served.
@@ -199,6 +206,7 @@ impl Command {
                 Ok(checked)
             }
             Self::Vllm(args) => args.checked(env),
+            Self::Sglang(args) => args.checked(env),
         }
     }
 }
@@ -222,7 +230,8 @@ impl Listening {
 impl Common {
     fn dialect(&self, name: &str) -> anyhow::Result<Dialect> {
         let newest = Dialect::named(name).filter(|dialect| dialect.name() == name);
-        let newest = newest.ok_or_else(|| anyhow!("unknown dialect `{name}`; known: vllm"))?;
+        let newest =
+            newest.ok_or_else(|| anyhow!("unknown dialect `{name}`; known: sglang, vllm"))?;
         let Some(profile) = &self.profile else {
             return Ok(newest);
         };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use wire::http1::Framing;
+use wire::http1::{Framing, RequestHead};
 
 use crate::exchange::{Arrived, Exchange, Next, Outcome};
 use crate::local::{Local, Phase};
@@ -144,6 +144,7 @@ impl Connection<'_> {
             Ok(Some((_, length))) if length > self.worker.shared.max_head => {
                 return self.invalid(input);
             }
+            Ok(Some((head, _))) if self.lacks_host(&head) => return self.invalid(input),
             Ok(Some(parsed)) => parsed,
             Ok(None) if input.len() <= self.worker.shared.max_head => {
                 return Ok((Arrival::Part, 0));
@@ -172,6 +173,10 @@ impl Connection<'_> {
         };
         let exchange = Exchange::new(self, &arrived);
         Ok((Arrival::Begun(self.begin(exchange)?), used))
+    }
+
+    fn lacks_host(&self, head: &RequestHead<'_>) -> bool {
+        self.worker.stub.dialect.needs_host() && !head.is_http10 && head.header("host").is_none()
     }
 
     fn invalid(&mut self, input: &[u8]) -> io::Result<(Arrival, usize)> {

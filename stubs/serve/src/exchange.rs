@@ -10,6 +10,8 @@ use plan::reply::{Body, Rendered};
 use plan::script::CutKind;
 use plan::{Step, Timeline};
 use tokio::time::Instant;
+use wire::dialect::Content;
+use wire::http1::Chunking;
 
 use crate::connection::Connection;
 use crate::local::Phase;
@@ -67,6 +69,8 @@ pub(crate) struct Exchange {
     body: Body,
     /// The fault that leaves the answer without its end.
     cut: Option<CutKind>,
+    /// How the chunks of a stream are framed.
+    chunking: Chunking,
     /// From the arrival to when the clock was last read.
     elapsed: Duration,
     is_blocked: bool,
@@ -94,7 +98,11 @@ impl Exchange {
         let next = loop {
             let next = self.fill();
             // What is sent whole waits for its moment with its head.
-            let is_early = matches!(self.body, Body::Whole(_));
+            let is_early = match &self.body {
+                Body::Whole(_) => true,
+                Body::Stream(timeline) => timeline.holds_head() && self.output.steps.is_empty(),
+                _ => false,
+            };
             if !is_early && !self.write(connection)? {
                 self.is_blocked = true;
                 break Next::Write;
@@ -143,9 +151,15 @@ impl Exchange {
             Body::Empty | Body::HeadAlone(_) => Next::Over,
             Body::Rendered(rendered) => {
                 let mut written = 0;
-                if rendered.bytes.len() <= COPY {
+                let is_stream = rendered.content == Content::Stream;
+                let reframes = is_stream && self.chunking != Chunking::Lower;
+                if rendered.bytes.len() <= COPY || reframes {
+                    let start = self.output.bytes.len();
                     self.output.bytes.extend_from_slice(&rendered.bytes);
                     written = rendered.bytes.len();
+                    if reframes {
+                        self.chunking.apply(&mut self.output.bytes, start);
+                    }
                 }
                 self.rendered = Some((rendered, written));
                 Next::Over
@@ -174,7 +188,9 @@ impl Exchange {
                 Next::Turn
             } else {
                 let output = &mut self.output;
+                let start = output.bytes.len();
                 timeline.steps(self.elapsed, WRITE, &mut output.bytes, &mut output.steps);
+                self.chunking.apply(&mut output.bytes, start);
                 continue;
             };
             self.body = Body::Stream(timeline);

@@ -45,6 +45,12 @@ impl Shared {
         self.ns(Instant::now())
     }
 
+    /// The wall clock's nanoseconds beyond whole seconds at a moment.
+    pub(crate) fn nanos(&self, moment: Instant) -> u32 {
+        let unix = self.started_unix_ns + self.ns(moment);
+        u32::try_from(unix % 1_000_000_000).expect("less than a second")
+    }
+
     /// A moment in nanoseconds from the server's start.
     pub(crate) fn ns(&self, moment: Instant) -> u64 {
         nanoseconds(moment.saturating_duration_since(self.origin))

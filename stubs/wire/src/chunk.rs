@@ -20,6 +20,21 @@ pub struct Chunk<'a> {
     pub error: Option<Cow<'a, str>>,
     /// `usage`
     pub usage: Option<Usage>,
+    /// The choice whose id it has, where each has its own; not read back.
+    pub origin: u32,
+    /// Ids and cache of the whole answer, where a server tells them apart from its choices; not read back.
+    pub extension: Option<Box<Extension>>,
+}
+
+/// `sglext`: what SGLang tells of a chat beside `OpenAI`'s keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extension {
+    /// Prompt tokens that the cache had, where it had any and the request asks.
+    pub cached_tokens: Option<u64>,
+    /// `input_ids`
+    pub input_ids: Option<Vec<u32>>,
+    /// `output_ids` of each choice.
+    pub output_ids: Option<Vec<Vec<u32>>>,
 }
 
 /// A choice's part of a chunk.
@@ -41,6 +56,19 @@ pub struct Choice<'a> {
     pub prompt_token_ids: Option<Vec<u32>>,
     /// `token_ids`, where the request asked for them.
     pub token_ids: Option<Vec<u32>>,
+    /// How far this choice has come, where the server tells of each by itself; not read back.
+    pub progress: Option<Progress>,
+}
+
+/// How far a choice has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// It is the choice's first chunk.
+    pub is_first: bool,
+    /// Seconds since the request came.
+    pub seconds: f64,
+    /// Its own counts so far.
+    pub usage: Usage,
 }
 
 impl Choice<'_> {
@@ -54,6 +82,8 @@ impl Choice<'_> {
 /// A token with its probability and those of the likeliest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprob {
+    /// Tokens that the request names, with their probabilities.
+    pub asked: Vec<TopLogprob>,
     /// Bytes of its text.
     pub bytes: Vec<u8>,
     /// Its id.
@@ -105,6 +135,8 @@ pub struct Nulls {
     pub content: bool,
     /// `reasoning`
     pub reasoning: bool,
+    /// The text passed a tool parser, whose chunks some servers spell otherwise.
+    pub tool_parser: bool,
 }
 
 /// A tool call, or the part of it that a chunk adds.
@@ -171,6 +203,7 @@ impl<'a> RawChunk<'a> {
             choices: choices.map(RawChoice::into_choice).collect(),
             error,
             usage: self.usage.and_then(Usage::read),
+            ..Chunk::default()
         }
     }
 }

@@ -12,6 +12,13 @@ pub enum Failure {
     },
     /// The `OpenAI` error object.
     Error(ErrorObject),
+    /// A body of its own.
+    Body {
+        /// HTTP status.
+        status: u16,
+        /// The JSON.
+        json: String,
+    },
 }
 
 /// The members of `{"error":{…}}`.
@@ -52,7 +59,7 @@ impl Failure {
     /// HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Detail { status, .. } => *status,
+            Self::Body { status, .. } | Self::Detail { status, .. } => *status,
             Self::Error(error) => error.code,
         }
     }
@@ -68,6 +75,7 @@ impl Failure {
         let body = match self {
             Self::Detail { detail, .. } => Body::Detail(detail),
             Self::Error(error) => Body::Error(error),
+            Self::Body { json, .. } => return out.extend_from_slice(json.as_bytes()),
         };
         serde_json::to_writer(out, &body).expect("strings and numbers encode");
     }

@@ -45,6 +45,16 @@ impl<'a> Object<'a> {
             .map(|(_, value)| value)
     }
 
+    /// Removes `key` and gives its value, the last one if it is repeated.
+    pub fn take(&mut self, key: &str) -> Option<Json<'a>> {
+        let mut taken = None;
+        while let Some(at) = self.0.iter().rposition(|(name, _)| name == key) {
+            let (_, value) = self.0.remove(at);
+            taken = taken.or(Some(value));
+        }
+        taken
+    }
+
     /// Number of different keys, as Python's `len(dict)`.
     pub fn distinct(&self) -> usize {
         let mut keys: Vec<&str> = self.0.iter().map(|(name, _)| name.as_ref()).collect();

@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod python;
 pub mod recording;
 pub mod request;
+pub mod route;
 pub mod schema;
 pub mod sse;
 pub mod usage;

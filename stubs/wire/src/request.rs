@@ -2,8 +2,10 @@
 
 mod known;
 mod usual;
+mod wishes;
 
 pub use known::Known;
+pub use wishes::{FlatLogprobs, Names, NativeLogprobs, Wishes};
 
 use std::borrow::Cow;
 
@@ -17,6 +19,8 @@ pub enum Endpoint {
     Chat,
     /// `/v1/completions`
     Completions,
+    /// SGLang's own `/generate`.
+    Generate,
 }
 
 /// `output_mode`: what an answer of `/inference/v1/generate` carries beside token ids.
@@ -70,6 +74,8 @@ pub struct Request<'a> {
     pub suffix: Option<Cow<'a, str>>,
     /// `output_mode` of a completion that came to `/inference/v1/generate`, token ids in and out.
     pub output_mode: Option<OutputMode>,
+    /// What only some servers know, where any of it is asked for.
+    pub wishes: Option<Box<Wishes<'a>>>,
 }
 
 /// The prompt in one of its forms.
@@ -158,9 +164,24 @@ pub enum UsagePolicy {
     Final,
     /// None.
     Omit,
+    /// Every chunk, and none at the end.
+    Running,
+}
+
+impl UsagePolicy {
+    /// Whether chunks of text carry usage.
+    pub fn is_running(self) -> bool {
+        matches!(self, Self::Continuous | Self::Running)
+    }
+
+    /// Whether the stream ends with a chunk of usage.
+    pub fn is_told_at_end(self) -> bool {
+        matches!(self, Self::Continuous | Self::Final)
+    }
 }
 
 impl From<StreamOptions> for UsagePolicy {
+    /// What a server does that sends no usage without `include_usage`.
     fn from(options: StreamOptions) -> Self {
         match (options.include_usage, options.continuous_usage_stats) {
             (Some(true), true) => Self::Continuous,
@@ -265,7 +286,27 @@ impl<'a> Request<'a> {
             request_id: None,
             suffix: None,
             output_mode: None,
+            wishes: None,
         }
+    }
+
+    /// The answer length asked for, where there is none the endpoint's own. An echo without an answer
+    /// generates a token that does not show.
+    pub fn max_tokens(&self) -> Option<i128> {
+        let asked = self.sampling.max_tokens.map(|(_, asked)| asked);
+        match self.endpoint {
+            Endpoint::Chat => asked,
+            Endpoint::Completions if self.output_mode.is_some() => asked,
+            Endpoint::Completions if self.echoes_alone() => Some(1),
+            Endpoint::Completions => asked.or(Some(16)),
+            Endpoint::Generate => asked.or(Some(128)),
+        }
+    }
+
+    /// A completion that says the prompt again and nothing else.
+    pub fn echoes_alone(&self) -> bool {
+        let asked = self.sampling.max_tokens.map(|(_, asked)| asked);
+        self.endpoint == Endpoint::Completions && self.echo && asked == Some(0)
     }
 
     /// Takes a request out of a body that its dialect's schema has accepted.
@@ -284,7 +325,7 @@ impl<'a> Request<'a> {
             // An echoed prompt has probabilities: of a chat always, of a completion if asked for.
             sampling.prompt_logprobs = match endpoint {
                 Endpoint::Chat => Some(request.top_logprobs.unwrap_or(0)),
-                Endpoint::Completions => sampling.logprobs,
+                Endpoint::Completions | Endpoint::Generate => sampling.logprobs,
             };
         }
         request
@@ -305,7 +346,7 @@ impl<'a> Request<'a> {
                 self.sampling.logprobs = schema::int(&value).ok();
             }
             (Endpoint::Chat, "messages") => self.prompt = Prompt::Messages(messages(value)),
-            (Endpoint::Completions, "prompt") => self.prompt = prompt(value),
+            (Endpoint::Completions | Endpoint::Generate, "prompt") => self.prompt = prompt(value),
             (_, "model") => self.model = text(value),
             (_, "request_id") => self.request_id = text(value),
             (_, "stream") => self.stream = flag(value),
@@ -328,6 +369,18 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> TemplateOptions<'a> {
+    /// Names of the functions that may be called.
+    pub fn tool_names(&self) -> Vec<&str> {
+        let Some(Json::Array(tools)) = &self.tools else {
+            return Vec::new();
+        };
+        let names = tools.iter().filter_map(|tool| {
+            let function = tool.as_object()?.get("function")?.as_object()?;
+            function.get("name")?.as_str()
+        });
+        names.collect()
+    }
+
     /// Takes a member if it is for the template.
     fn take(&mut self, name: &str, value: &Json<'a>) -> bool {
         match name {

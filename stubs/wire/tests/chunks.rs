@@ -83,7 +83,7 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
                 ..Delta::default()
             })
             .boxed(),
-        Endpoint::Completions => any::<String>()
+        Endpoint::Completions | Endpoint::Generate => any::<String>()
             .prop_map(|text| Delta {
                 content: Some(text.into()),
                 ..Delta::default()
@@ -102,8 +102,8 @@ fn chunks(endpoint: Endpoint) -> impl Strategy<Value = Chunk<'static>> {
     );
     (prop::option::of(choice), prop::option::of(usages())).prop_map(|(choice, usage)| Chunk {
         choices: choice.into_iter().collect(),
-        error: None,
         usage,
+        ..Chunk::default()
     })
 }
 
@@ -130,14 +130,14 @@ proptest! {
                 model: model.into(),
                 ..envelope(endpoint, policy)
             };
-            let encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
+            let mut encoder = Encoder::new(dialect, envelope.clone(), Arc::clone(&patterns));
             for (chunk, role) in chunks.iter().zip(roles.iter().cycle()) {
                 let mut chunk = chunk.clone();
                 for choice in &mut chunk.choices {
                     choice.delta.role = role.filter(|_| endpoint == Endpoint::Chat).map(Cow::from);
                 }
                 let (mut json, mut typed) = (Vec::new(), Vec::new());
-                dialect.encode(&envelope, &chunk, &mut json);
+                dialect.encode(&envelope, &chunk, &mut Vec::new(), &mut json);
                 sse::encode(&json, &mut typed);
                 let mut fast = Vec::new();
                 encoder.event(&chunk, &mut fast);
@@ -177,7 +177,7 @@ proptest! {
                 ..Chunk::default()
             };
             let (mut json, mut event) = (Vec::new(), Vec::new());
-            dialect.encode(&envelope, &chunk, &mut json);
+            dialect.encode(&envelope, &chunk, &mut Vec::new(), &mut json);
             sse::encode(&json, &mut event);
             let (mut typed, mut fast) = (Vec::new(), Vec::new());
             http1::write_chunk(&mut typed, |out| out.extend_from_slice(&event));
@@ -217,7 +217,7 @@ proptest! {
         policy in policies(),
     ) {
         let mut json = Vec::new();
-        dialect.encode(&envelope(endpoint, policy), &chunk, &mut json);
+        dialect.encode(&envelope(endpoint, policy), &chunk, &mut Vec::new(), &mut json);
         let mut expected = chunk;
         if let Some(usage) = &mut expected.usage {
             // The profile of an older version has no such count.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use regex::Regex;
+use wire::chunk::Extension;
 use wire::dialect::{Encoder, Envelope, Metrics};
 use wire::failure::Failure;
-use wire::request::{Endpoint, Prompt, Request, ToolChoice, UsagePolicy};
+use wire::request::{Endpoint, NativeLogprobs, Prompt, Request, ToolChoice, UsagePolicy};
 use wire::usage::CachedTokens;
 
 use super::Answer;
-use crate::check;
 use crate::generate::{Grouping, Rules, Said, say};
 use crate::logprobs::{self, Style};
 use crate::prompt::Counted;
@@ -34,7 +35,15 @@ impl<'a> Answer<'a> {
         mut envelope: Envelope,
         random: &'a mut fastrand::Rng,
     ) -> Self {
+        let manner = stub.dialect.manner();
+        let wishes = request.wishes.as_deref();
         let needs_ids = request.return_token_ids
+            || wishes.is_some_and(|wishes| {
+                let logprobs = wishes.logprobs.as_ref();
+                wishes.return_prompt_token_ids
+                    || wishes.sglext_input_ids
+                    || logprobs.is_some_and(|asked| asked.start >= 0)
+            })
             || request.echo
             || request.sampling.prompt_logprobs.is_some()
             || stub.engine.prefix_cache.is_some();
@@ -49,10 +58,13 @@ impl<'a> Answer<'a> {
             echo: echo(request),
             endpoint: request.endpoint,
             keep_alive: stub.streaming.keep_alive,
+            manner,
             pace: stub.engine.pace,
             pauses: BTreeMap::new(),
             prompt_tokens: prompt.tokens,
-            returns_token_ids: request.return_token_ids || request.output_mode.is_some(),
+            returns_token_ids: request.return_token_ids
+                || request.output_mode.is_some()
+                || request.endpoint == Endpoint::Generate,
             role: role(request),
             usage: envelope.usage,
         };
@@ -109,6 +121,9 @@ impl<'a> Answer<'a> {
             None => cache.prompt(&ids[number]),
         };
         self.cached.push(found.cached);
+        if self.plan.manner.tells_choices && !self.stub.streaming.cache_report {
+            return;
+        }
         let sum = self.plan.cache.get_or_insert_default();
         sum.cached += found.cached;
         if self.request.endpoint == Endpoint::Chat {
@@ -119,7 +134,11 @@ impl<'a> Answer<'a> {
     /// The choices of one prompt.
     fn choices(&mut self, number: usize, script: &Script) {
         let engine = &self.stub.engine;
-        let rules = rules(self.stub, self.request, self.prompt[number].tokens);
+        let patterns = stop_patterns(self.request);
+        let rules = Rules {
+            stop_regex: &patterns,
+            ..rules(self.stub, self.request, self.prompt[number].tokens)
+        };
         self.limits.push(rules.max_tokens);
         let interval = self.request.stream_interval.unwrap_or(1);
         let (first, every) = self.stub.streaming.chunk_steps(interval);
@@ -136,7 +155,7 @@ impl<'a> Answer<'a> {
                 Some(tokens) => say(&answer.clone().fitted(tokens), script.cut, &rules),
                 None => say(answer, script.cut, &rules),
             };
-            if check::echoes_alone(self.request) {
+            if self.request.echoes_alone() {
                 said.hide();
             }
             tracks.push(self.track(number, said.grouped(&grouping)));
@@ -154,13 +173,14 @@ impl<'a> Answer<'a> {
         let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
         let is_over = || ReasoningParser::is_over(&self.prompt[number].text);
         let parser = parser.map(|parser| (parser, is_over()));
+        let tells_choices = self.plan.manner.tells_choices;
         let style = |asked: i128| Style {
             as_ids: self
                 .request
                 .tokens_as_ids
                 .unwrap_or(self.stub.streaming.tokens_as_ids),
             // A completion lists the sampled token even if no more is asked for.
-            top: usize::try_from(asked.max(i128::from(!is_chat))).unwrap_or(0),
+            top: usize::try_from(asked.max(i128::from(!is_chat && !tells_choices))).unwrap_or(0),
         };
         let vocab = &self.stub.engine.tokenizer.vocab;
         let style = self.request.sampling.logprobs.map(style);
@@ -180,8 +200,16 @@ impl<'a> Answer<'a> {
                 .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
         };
         let mut track = Track::new(said, voice);
+        track.cached = self.cached.get(number).copied();
         track.logprobs = logprobs.map(Into::into);
         track.opening = opening;
+        let wishes = self.request.wishes.as_deref();
+        if wishes.is_some_and(|wishes| wishes.return_prompt_token_ids) {
+            let ids = self.prompt_ids.as_ref().map(|ids| &ids[number]);
+            track.prompt_ids = ids.map(|ids| ids[..].into());
+        }
+        track.told_without_text =
+            self.stub.parsers.reasoning.is_some() || self.stub.parsers.tools.is_some();
         track.prompt_tokens = self.prompt[number].tokens;
         track.reasoning_tokens = parser.map(|(parser, is_over)| {
             reasoning_tokens(self.stub, parser, &track.said, is_over).into()
@@ -208,12 +236,23 @@ impl<'a> Answer<'a> {
         }
         let echo = self.request.echo;
         let vocab = &self.stub.engine.tokenizer.vocab;
+        let told = |asked: &NativeLogprobs| {
+            let start = usize::try_from(asked.start).ok()?;
+            let style = style?;
+            let mut tokens = logprobs::of_prompt(vocab, ids, style);
+            tokens.drain(..start.min(tokens.len()));
+            Some(tokens.into_iter().map(Some).collect())
+        };
+        let wishes = self.request.wishes.as_deref();
+        let asked = wishes.and_then(|wishes| wishes.logprobs.as_ref());
+        let with_echo = echo && !self.plan.manner.tells_choices;
         let opening = Opening {
+            prompt_logprobs: asked.and_then(told),
             logprobs: match style.filter(|_| echo) {
                 Some(style) => logprobs::of_prompt(vocab, ids, style),
                 None => Vec::new(),
             },
-            prompt_token_ids: (echo || self.request.return_token_ids && self.tells_prompt())
+            prompt_token_ids: (with_echo || self.request.return_token_ids && self.tells_prompt())
                 .then(|| ids.clone()),
             text: if echo {
                 self.prompt[number].text.to_string()
@@ -231,6 +270,7 @@ impl<'a> Answer<'a> {
 
     /// The answer as it will be sent.
     pub(super) fn reply(self) -> Reply {
+        let extension = self.extension();
         let mut facts = self.facts();
         if self.request.stream && self.plan.usage == UsagePolicy::Omit {
             facts.usage = None;
@@ -238,7 +278,8 @@ impl<'a> Answer<'a> {
         let body = if self.request.stream {
             let patterns = Arc::clone(&self.stub.patterns);
             let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
-            let events = Events::new(self.plan, self.tracks);
+            let mut events = Events::new(self.plan, self.tracks);
+            events.extension = extension;
             Body::Stream(Timeline::new(encoder, events).into())
         } else {
             Body::Whole(self.whole())
@@ -248,6 +289,20 @@ impl<'a> Answer<'a> {
             facts,
             ..Reply::empty(200)
         }
+    }
+
+    /// What is told of the answer as a whole, where the request asks for it.
+    pub(super) fn extension(&self) -> Option<Box<Extension>> {
+        let wishes = self.request.wishes.as_deref()?;
+        let cached: u64 = self.cached.iter().sum();
+        let input_ids = self.prompt_ids.as_ref().map(|ids| ids.concat());
+        let output_ids = || self.tracks.iter().map(|track| track.said.ids.clone());
+        let extension = Extension {
+            cached_tokens: Some(cached).filter(|cached| wishes.sglext_cached_tokens && *cached > 0),
+            input_ids: input_ids.filter(|_| wishes.sglext_input_ids),
+            output_ids: wishes.sglext_output_ids.then(|| output_ids().collect()),
+        };
+        (extension != Extension::default()).then(|| extension.into())
     }
 
     /// What the truth file says of it, usage being sent.
@@ -320,7 +375,7 @@ pub(super) fn script(stub: &Stub, request: &Request<'_>, prompt: &str) -> Arc<Sc
 
 /// Tokens of answer that the request asks for, where that counts.
 fn asked(stub: &Stub, request: &Request<'_>) -> Option<u64> {
-    let asked = check::max_tokens(request).filter(|_| stub.engine.honors_limits);
+    let asked = request.max_tokens().filter(|_| stub.engine.honors_limits);
     asked.map(|asked| u64::try_from(asked).unwrap_or(u64::MAX))
 }
 
@@ -342,12 +397,15 @@ pub(super) fn rules<'r>(stub: &'r Stub, request: &'r Request<'_>, prompt: u64) -
         (&[], &[])
     };
     Rules {
+        ends_tell_token: stub.dialect.manner().ends_tell_token,
         eos_token_ids: &engine.tokenizer.eos_token_ids,
+        holds: stub.dialect.manner().holds,
         // Without a limit an ignored end would never come.
         ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),
         include_stop: sampling.include_stop_str_in_output,
         keeps_ids: request.return_token_ids
             || request.output_mode.is_some()
+            || stub.dialect.manner().tells_choices
             || sampling.logprobs.is_some()
             || stub.parsers.reasoning.is_some(),
         max_tokens,
@@ -356,9 +414,19 @@ pub(super) fn rules<'r>(stub: &'r Stub, request: &'r Request<'_>, prompt: u64) -
             .min(max_tokens.unwrap_or(0)),
         skip_special_tokens: sampling.skip_special_tokens,
         stop,
+        stop_regex: &[],
         stop_token_ids,
         vocab: &engine.tokenizer.vocab,
     }
+}
+
+/// The patterns that stop an answer; what is no pattern stops nothing.
+fn stop_patterns(request: &Request<'_>) -> Vec<Regex> {
+    let wishes = request.wishes.iter();
+    let patterns = wishes.flat_map(|wishes| &wishes.stop_regex);
+    patterns
+        .filter_map(|pattern| Regex::new(pattern).ok())
+        .collect()
 }
 
 /// The role that answers: the last message's where no generation prompt was added.

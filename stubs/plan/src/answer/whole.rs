@@ -56,6 +56,7 @@ impl Answer<'_> {
     pub(super) fn whole(mut self) -> Whole {
         let usage = timeline::total_usage(&self.plan, &self.tracks);
         let due = timeline::whole_due(&self.plan, &self.tracks);
+        let extension = self.extension();
         let tracks = std::mem::take(&mut self.tracks);
         let choices = tracks.into_iter().enumerate();
         let choices = choices
@@ -66,8 +67,9 @@ impl Answer<'_> {
         }
         let answer = Chunk {
             choices,
-            error: None,
+            extension,
             usage: Some(usage),
+            ..Chunk::default()
         };
         let said: usize = answer.choices.iter().map(Choice::text_bytes).sum();
         let mut bytes = Vec::with_capacity(said + said / 8 + AROUND);
@@ -91,13 +93,13 @@ impl Answer<'_> {
             let said = delta.content.unwrap_or_default();
             delta.content = Some(format!("{echo}{said}").into());
         }
-        let mut logprobs = track.logprobs.map(|logprobs| logprobs.to_vec());
+        let mut logprobs = track.logprobs.as_ref().map(|logprobs| logprobs.to_vec());
         let mut ids = None;
-        if let Some(opening) = track.opening {
+        if let Some(opening) = track.opening.take() {
             opening.put_before(&mut delta, logprobs.as_mut());
             ids.clone_from(&opening.prompt_token_ids);
         }
-        let is_completion = self.request.endpoint == Endpoint::Completions;
+        let is_completion = self.request.endpoint != Endpoint::Chat;
         let choices = self.request.sampling.choices();
         Choice {
             finish: Some(self.whole_finish(&track.voice, &track.said.finish)),
@@ -111,7 +113,14 @@ impl Answer<'_> {
             prompt_logprobs: is_completion
                 .then(|| self.prompt_logprobs(index / choices))
                 .flatten(),
-            prompt_token_ids: ids.filter(|_| self.request.return_token_ids),
+            progress: self
+                .plan
+                .manner
+                .tells_choices
+                .then(|| track.progress_at_end(&self.plan)),
+            prompt_token_ids: ids
+                .filter(|_| self.request.return_token_ids)
+                .or_else(|| track.prompt_ids.as_ref().map(|ids| ids.to_vec())),
             token_ids: self.plan.returns_token_ids.then(|| track.said.ids.clone()),
         }
     }

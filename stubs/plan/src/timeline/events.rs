@@ -1,10 +1,11 @@
 //! The chunks of a chat or completion in order.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use wire::chunk::{Choice, Chunk, Delta};
+use wire::chunk::{Choice, Chunk, Delta, Extension};
 use wire::dialect::{Encoder, Field};
-use wire::request::{Endpoint, UsagePolicy};
+use wire::request::Endpoint;
 use wire::usage::Usage;
 
 use super::track::Track;
@@ -44,6 +45,12 @@ pub(crate) struct Events {
     waiting: Option<Event>,
     /// The next event, where it has been looked at.
     next: Option<Event>,
+    /// Events of a step behind its first.
+    rest: VecDeque<Event>,
+    /// Choices in the order of their ends, where these are told behind all text.
+    ended: Vec<usize>,
+    /// What is told of the answer as a whole.
+    pub(crate) extension: Option<Box<Extension>>,
 }
 
 /// A text with nothing beside it: the next of a choice.
@@ -60,6 +67,8 @@ enum Stage {
     Echo(usize),
     Text { step: usize, track: usize },
     Error { step: usize, fault: CutKind },
+    Finish { step: usize, number: usize },
+    Extension { step: usize },
     Usage { step: usize },
     Done { step: usize },
     Over,
@@ -68,10 +77,16 @@ enum Stage {
 impl Events {
     pub(crate) fn new(plan: Plan, tracks: Vec<Track>) -> Self {
         let stage = match plan.endpoint {
+            Endpoint::Chat if plan.begins_late() => Stage::Text { step: 0, track: 0 },
             Endpoint::Chat if !tracks.iter().any(Track::fails_at_once) => Stage::Role(0),
             _ => Stage::Text { step: 0, track: 0 },
         };
         let steps = tracks.iter().map(|track| track.said.outputs.len()).max();
+        let mut ended = Vec::new();
+        if plan.begins_late() {
+            ended.extend(0..tracks.len());
+            ended.sort_by_key(|track| tracks[*track].said.outputs.len());
+        }
         Self {
             plan,
             steps: steps.unwrap_or(0),
@@ -80,7 +95,15 @@ impl Events {
             last: Duration::ZERO,
             waiting: None,
             next: None,
+            rest: VecDeque::new(),
+            ended,
+            extension: None,
         }
+    }
+
+    /// The head of the stream is sent with its first event.
+    pub(super) fn holds_head(&self) -> bool {
+        self.plan.manner.waits_with_head && self.plan.endpoint != Endpoint::Generate
     }
 
     /// When the next event is due; `None` behind the last.
@@ -96,7 +119,7 @@ impl Events {
 
     /// The next event, if it is a plain text and no sign of life comes before it.
     fn plain_text(&mut self) -> Option<PlainText> {
-        if self.next.is_some() || self.waiting.is_some() {
+        if self.next.is_some() || self.waiting.is_some() || !self.rest.is_empty() {
             return None;
         }
         let (step, track) = match self.stage {
@@ -146,7 +169,8 @@ impl Events {
                     break;
                 }
                 let tokens = own.tokens + u64::from(own.said.outputs[step + 1].tokens);
-                if self.plan.due(step + 1, tokens) > text.due {
+                let is_silent = self.plan.skips_empty() && !own.says_something(step + 1);
+                if is_silent || self.plan.due(step + 1, tokens) > text.due {
                     break;
                 }
                 step += 1;
@@ -180,7 +204,8 @@ impl Events {
                 ..Choice::default()
             }],
             usage: self.running_usage(track, details),
-            error: None,
+            origin: index(track),
+            ..Chunk::default()
         };
         Event {
             due: self.plan.due(0, 1),
@@ -211,34 +236,85 @@ impl Events {
     /// A choice's usage so far, where every chunk carries it.
     fn running_usage(&self, track: usize, reasoning_tokens: Option<u64>) -> Option<Usage> {
         let track = &self.tracks[track];
-        (self.plan.usage == UsagePolicy::Continuous).then(|| Usage {
+        self.plan.usage.is_running().then(|| Usage {
             reasoning_tokens,
             ..Usage::new(track.prompt_tokens, track.tokens)
         })
     }
 
-    /// The chunk of one choice's step, if it makes one.
-    fn text(&mut self, step: usize, number: usize) -> Option<Event> {
+    /// Lines up the chunks of one choice's step.
+    fn text(&mut self, step: usize, number: usize) {
+        if self.plan.begins_late() && step < self.tracks[number].said.outputs.len() {
+            let has_begun = std::mem::replace(&mut self.tracks[number].has_begun, true);
+            if !has_begun {
+                let role = self.late_role(number, step);
+                self.rest.push_back(role);
+            }
+        }
         let track = &mut self.tracks[number];
-        let (choice, kind) = track.choice(step, &self.plan)?;
+        for (choice, kind) in track.chunks(step, &self.plan) {
+            let tokens = std::mem::take(&mut track.untold);
+            let usage = self
+                .plan
+                .usage
+                .is_running()
+                .then(|| track.usage(&self.plan, step));
+            let chunk = Chunk {
+                choices: vec![Choice {
+                    index: index(number),
+                    ..choice
+                }],
+                usage,
+                origin: index(number),
+                ..Chunk::default()
+            };
+            self.rest.push_back(Event {
+                due: self.plan.due(step, track.tokens),
+                kind,
+                index: Some(index(number)),
+                tokens,
+                payload: Payload::Chunk(chunk.into()),
+            });
+        }
+    }
+
+    /// The role of a choice that begins with a step.
+    fn late_role(&self, number: usize, step: usize) -> Event {
+        let mut event = self.role(number);
+        let tokens = u64::from(self.tracks[number].said.outputs[step].tokens);
+        event.due = self.plan.due(step, tokens);
+        if let Payload::Chunk(chunk) = &mut event.payload {
+            chunk.usage = None;
+        }
+        event
+    }
+
+    /// The end of the choice that is number so and so to end.
+    fn finish(&mut self, step: usize, number: usize) -> Event {
+        let track = &mut self.tracks[self.ended[number]];
         let tokens = std::mem::take(&mut track.untold);
-        let total = track.tokens;
-        let reasoning_tokens = track.reasoning_tokens.as_ref().map(|counts| counts[step]);
+        let finish = track.voice.finish(&track.said.finish);
+        let own = index(self.ended[number]);
         let chunk = Chunk {
             choices: vec![Choice {
-                index: index(number),
-                ..choice
+                finish: Some(finish),
+                index: own,
+                ..Choice::default()
             }],
-            usage: self.running_usage(number, reasoning_tokens),
-            error: None,
+            origin: self.last_to_end(),
+            ..Chunk::default()
         };
-        Some(Event {
-            due: self.plan.due(step, total),
-            kind,
-            index: Some(index(number)),
+        let event = self.event(step, Kind::Finish, Payload::Chunk(chunk.into()));
+        Event {
+            index: Some(own),
             tokens,
-            payload: Payload::Chunk(chunk.into()),
-        })
+            ..event
+        }
+    }
+
+    /// The choice whose id the chunks behind all text have.
+    fn last_to_end(&self) -> u32 {
+        self.ended.last().map_or(0, |track| index(*track))
     }
 
     fn error(&self, step: usize, fault: CutKind) -> Event {
@@ -252,6 +328,7 @@ impl Events {
     fn usage(&self, step: usize) -> Event {
         let chunk = Chunk {
             usage: Some(total_usage(&self.plan, &self.tracks)),
+            origin: self.last_to_end(),
             ..Chunk::default()
         };
         self.event(step, Kind::Usage, Payload::Chunk(chunk.into()))
@@ -260,6 +337,9 @@ impl Events {
     /// The next event, whatever the silence before it.
     fn advance(&mut self) -> Option<Event> {
         loop {
+            if let Some(event) = self.rest.pop_front() {
+                return Some(event);
+            }
             match self.stage {
                 Stage::Role(track) if track < self.tracks.len() => {
                     self.stage = Stage::Role(track + 1);
@@ -283,22 +363,39 @@ impl Events {
                         step,
                         track: track_after,
                     };
-                    if let Some(event) = self.text(step, track) {
-                        return Some(event);
-                    }
+                    self.text(step, track);
                 }
                 Stage::Text { step, .. } if step + 1 < self.steps => {
                     let step = step + 1;
                     self.stage = Stage::Text { step, track: 0 };
                 }
-                Stage::Text { step, .. } => self.stage = Stage::Usage { step },
+                Stage::Text { step, .. } => self.stage = Stage::Finish { step, number: 0 },
+                Stage::Finish { step, number } if number < self.ended.len() => {
+                    self.stage = Stage::Finish {
+                        step,
+                        number: number + 1,
+                    };
+                    return Some(self.finish(step, number));
+                }
+                Stage::Finish { step, .. } => self.stage = Stage::Extension { step },
+                Stage::Extension { step } => {
+                    self.stage = Stage::Usage { step };
+                    if let Some(extension) = self.extension.take() {
+                        let chunk = Chunk {
+                            extension: Some(extension),
+                            origin: self.last_to_end(),
+                            ..Chunk::default()
+                        };
+                        return Some(self.event(step, Kind::Usage, Payload::Chunk(chunk.into())));
+                    }
+                }
                 Stage::Error { step, fault } => {
                     self.stage = Stage::Done { step };
                     return Some(self.error(step, fault));
                 }
                 Stage::Usage { step } => {
                     self.stage = Stage::Done { step };
-                    if self.plan.usage != UsagePolicy::Omit {
+                    if self.plan.usage.is_told_at_end() {
                         return Some(self.usage(step));
                     }
                 }

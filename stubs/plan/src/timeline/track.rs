@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use wire::chunk::{Choice, Delta, TokenLogprob};
-use wire::request::UsagePolicy;
+use wire::chunk::{Choice, Delta, Progress, TokenLogprob};
+use wire::request::Endpoint;
+use wire::usage::{CachedTokens, Usage};
 
 use super::{Kind, Plan};
 use crate::generate::{Output, Said};
@@ -16,6 +17,8 @@ pub(crate) struct Opening {
     /// The prompt's logprobs, if it is echoed with them.
     pub(crate) logprobs: Vec<TokenLogprob>,
     pub(crate) prompt_token_ids: Option<Vec<u32>>,
+    /// The prompt's logprobs, if they are told beside the answer's.
+    pub(crate) prompt_logprobs: Option<Vec<Option<TokenLogprob>>>,
     /// The prompt, if it is echoed.
     pub(crate) text: String,
 }
@@ -48,6 +51,14 @@ pub(crate) struct Track {
     pub(crate) prompt_tokens: u64,
     /// Tokens of reasoning by each step, where a parser counts them.
     pub(crate) reasoning_tokens: Option<Arc<[u64]>>,
+    /// Prompt tokens that the cache had, where there is one.
+    pub(crate) cached: Option<u64>,
+    /// The prompt's ids, where each of its chunks repeats them.
+    pub(crate) prompt_ids: Option<Arc<[u32]>>,
+    /// Logprobs of a step without text are told all the same, in a chunk of their own.
+    pub(crate) told_without_text: bool,
+    /// It has made a chunk.
+    pub(super) has_begun: bool,
     shown: Output,
     pub(crate) tokens: u64,
     /// Tokens of steps that made no chunk.
@@ -63,6 +74,10 @@ impl Track {
             opening: None,
             prompt_tokens: 0,
             reasoning_tokens: None,
+            cached: None,
+            prompt_ids: None,
+            told_without_text: false,
+            has_begun: false,
             shown: Output::default(),
             tokens: 0,
             untold: 0,
@@ -76,7 +91,15 @@ impl Track {
             && self.logprobs.is_none()
             && self.opening.is_none()
             && !plan.returns_token_ids
-            && plan.usage != UsagePolicy::Continuous
+            && !plan.usage.is_running()
+            && (!plan.begins_late() || self.has_begun)
+            && (!plan.skips_empty() || self.says_something(step))
+    }
+
+    /// Whether a step behind those that were taken adds text.
+    pub(super) fn says_something(&self, step: usize) -> bool {
+        let before = step.checked_sub(1).map(|before| self.said.outputs[before]);
+        before.map_or(0, Output::text_end) < self.said.outputs[step].text_end()
     }
 
     /// Takes a plain step: its text and the tokens that its chunk tells of.
@@ -97,42 +120,116 @@ impl Track {
         std::mem::replace(&mut self.shown, output)
     }
 
-    /// The chunk of a step, if it makes one, and what kind it is.
-    pub(crate) fn choice(&mut self, step: usize, plan: &Plan) -> Option<(Choice<'static>, Kind)> {
-        let output = *self.said.outputs.get(step)?;
+    /// The chunks of a step, mostly one, and what kind each is.
+    pub(crate) fn chunks(&mut self, step: usize, plan: &Plan) -> Vec<(Choice<'static>, Kind)> {
+        let Some(output) = self.said.outputs.get(step).copied() else {
+            return Vec::new();
+        };
         let before = self.show(output);
         let is_last = step + 1 == self.said.outputs.len();
-        let text = &self.said.text[before.text_end()..output.text_end()];
+        let said = Arc::clone(&self.said);
+        let text = &said.text[before.text_end()..output.text_end()];
         let ids = before.ids_end()..output.ids_end();
-        let mut delta = self.voice.feed(text, &self.said.ids[ids.clone()], is_last);
-        if delta.is_none() && (plan.returns_token_ids || self.logprobs.is_some()) {
+        let logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
+        let ids = &said.ids[ids];
+        if plan.begins_late() {
+            return self.chat_chunks(text, ids, is_last, logprobs);
+        }
+        let mut delta = self.voice.feed(text, ids, is_last);
+        if delta.is_none() && (plan.returns_token_ids || logprobs.is_some()) {
             delta = Some(Delta::default());
         }
-        let mut delta = delta?;
-        let mut logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
-        let mut prompt_token_ids = None;
+        let Some(delta) = delta else {
+            return Vec::new();
+        };
+        let mut choice = Choice {
+            delta,
+            finish: is_last.then(|| self.voice.finish(&said.finish)),
+            logprobs,
+            token_ids: plan.returns_token_ids.then(|| ids.to_vec()),
+            ..Choice::default()
+        };
+        if plan.endpoint == Endpoint::Generate {
+            choice.progress = Some(self.progress(plan, step));
+            choice.prompt_token_ids = self.prompt_ids.as_ref().map(|ids| ids.to_vec());
+        }
+        self.has_begun = true;
         if let Some(opening) = self.opening.take() {
-            opening.put_before(&mut delta, logprobs.as_mut());
-            prompt_token_ids.clone_from(&opening.prompt_token_ids);
+            opening.put_before(&mut choice.delta, choice.logprobs.as_mut());
+            if opening.prompt_token_ids.is_some() {
+                choice
+                    .prompt_token_ids
+                    .clone_from(&opening.prompt_token_ids);
+            }
+            choice.prompt_logprobs.clone_from(&opening.prompt_logprobs);
         }
         let kind = if is_last {
             Kind::Finish
-        } else if !delta.tool_calls.is_empty() {
-            Kind::Tool
-        } else if delta.reasoning.is_some() && delta.content.is_none() {
-            Kind::Reasoning
         } else {
-            Kind::Content
+            kind(&choice.delta)
         };
-        let choice = Choice {
-            delta,
-            finish: is_last.then(|| self.voice.finish(&self.said.finish)),
-            logprobs,
-            prompt_token_ids,
-            token_ids: plan.returns_token_ids.then(|| self.said.ids[ids].to_vec()),
-            ..Choice::default()
+        vec![(choice, kind)]
+    }
+
+    /// The chunks of a chat's step where the finish comes later, and nothing without text.
+    fn chat_chunks(
+        &mut self,
+        text: &str,
+        ids: &[u32],
+        is_last: bool,
+        mut logprobs: Option<Vec<TokenLogprob>>,
+    ) -> Vec<(Choice<'static>, Kind)> {
+        let mut deltas = self.voice.deltas(text, ids, is_last);
+        if deltas.is_empty() && logprobs.is_some() && self.told_without_text {
+            deltas.push(Delta::default());
+        }
+        let chunk = |delta: Delta<'static>| {
+            let kind = kind(&delta);
+            let choice = Choice {
+                delta,
+                logprobs: logprobs.take(),
+                ..Choice::default()
+            };
+            (choice, kind)
         };
-        Some((choice, kind))
+        deltas.into_iter().map(chunk).collect()
+    }
+
+    /// How far the choice has come with a step.
+    fn progress(&self, plan: &Plan, step: usize) -> Progress {
+        Progress {
+            is_first: !self.has_begun,
+            seconds: plan.due(step, self.tokens).as_secs_f64().max(1e-6),
+            usage: self.usage(plan, step),
+        }
+    }
+
+    /// How far the choice has come with its end.
+    pub(crate) fn progress_at_end(&self, plan: &Plan) -> Progress {
+        let step = self.said.outputs.len().saturating_sub(1);
+        Progress {
+            is_first: true,
+            seconds: plan.due(step, self.said.tokens).as_secs_f64().max(1e-6),
+            usage: Usage {
+                completion_tokens: Some(self.said.tokens),
+                ..self.usage(plan, step)
+            },
+        }
+    }
+
+    /// The choice's own counts by a step.
+    pub(super) fn usage(&self, plan: &Plan, step: usize) -> Usage {
+        let is_told = plan.endpoint == Endpoint::Generate || plan.cache.is_some();
+        let cached = self.cached.filter(|_| plan.manner.tells_choices && is_told);
+        let counts = self.reasoning_tokens.as_ref();
+        Usage {
+            cache: cached.map(|cached| CachedTokens {
+                cached,
+                created: None,
+            }),
+            reasoning_tokens: counts.and_then(|counts| counts.get(step).copied()),
+            ..Usage::new(self.prompt_tokens, self.tokens)
+        }
     }
 
     /// What fails before its first output has no role either, unless that output is the error.
@@ -144,5 +241,16 @@ impl Track {
     pub(crate) fn fault(&self, step: usize) -> Option<CutKind> {
         let is_last = step + 1 == self.said.outputs.len();
         self.said.fault.filter(|_| is_last)
+    }
+}
+
+/// What a chunk in the midst of a choice is.
+fn kind(delta: &Delta<'_>) -> Kind {
+    if !delta.tool_calls.is_empty() {
+        Kind::Tool
+    } else if delta.reasoning.is_some() && delta.content.is_none() {
+        Kind::Reasoning
+    } else {
+        Kind::Content
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use plan::stub::{Parsers, Stub};
 use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
 
-use super::ignored::Ignored;
+use super::ignored::{Ignored, OfVllm};
 use super::{Checked, Common, Env};
 
 /// The context of a real server that was not told otherwise.
@@ -83,7 +83,7 @@ pub struct VllmArgs {
     #[arg(long)]
     tokens_only: bool,
     #[command(flatten)]
-    ignored: Ignored,
+    ignored: Ignored<OfVllm>,
 }
 
 /// What `system_fingerprint` says.
@@ -163,6 +163,7 @@ impl VllmArgs {
             request_id_headers: self.enable_request_id_headers,
             root_path: self.root_path.trim_end_matches('/').to_owned(),
             serves_echo: false,
+            serves_info: false,
             serves_generate: self.enable_scale_out || self.tokens_only,
             serves_metrics: true,
             tokens_only: self.tokens_only,

@@ -7,7 +7,7 @@ use plan::reply::{Body, Facts, Reply};
 use plan::stub::Call;
 use tokio::time::Instant;
 use wire::dialect::{Content, Head};
-use wire::http1::{Framing, RequestHead};
+use wire::http1::{Chunking, Framing, RequestHead};
 use wire::metrics;
 
 use super::{Exchange, Outcome};
@@ -43,6 +43,7 @@ impl Exchange {
         let worker = connection.worker;
         let mut context = worker.context.borrow_mut();
         context.created = worker.date(arrived.received).0;
+        context.created_nanos = worker.shared.nanos(arrived.received);
         let reply = worker
             .stub
             .reply(&arrived.call(worker.shared.truth.is_some()), &mut context);
@@ -68,10 +69,14 @@ impl Exchange {
         });
         let (_, date) = worker.date(received);
         let mut exchange = Self::answering(connection, received);
+        exchange.chunking = worker.stub.dialect.chunking(head.is_http10);
         write_head(
             worker,
             &reply,
-            !head.keep_alive,
+            Closing {
+                close: !head.keep_alive,
+                is_unframed: exchange.chunking == Chunking::None,
+            },
             &date,
             &mut exchange.output.bytes,
         );
@@ -116,10 +121,14 @@ impl Exchange {
     /// The answer to a body beyond the limit.
     pub(crate) fn too_large(connection: &Connection<'_>, input: &[u8]) -> Self {
         let worker = connection.worker;
-        let reply = Reply::too_large(worker.shared.max_body);
+        let reply = Reply::too_large(worker.stub.dialect, worker.shared.max_body);
         let mut exchange = Self::refused(connection, reply.status);
         let (_, date) = worker.date(exchange.received);
-        write_head(worker, &reply, true, &date, &mut exchange.output.bytes);
+        let close = Closing {
+            close: true,
+            is_unframed: false,
+        };
+        write_head(worker, &reply, close, &date, &mut exchange.output.bytes);
         if let Ok(Some((head, _))) = RequestHead::parse(input) {
             exchange.asked = Some(Asked {
                 method: Method::named(head.method),
@@ -153,6 +162,7 @@ impl Exchange {
         Self {
             asked: None,
             body: Body::Empty,
+            chunking: Chunking::default(),
             cut: None,
             elapsed: Duration::ZERO,
             is_blocked: false,
@@ -201,9 +211,19 @@ fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
     reply
 }
 
-fn write_head(worker: &Worker, reply: &Reply, close: bool, date: &str, out: &mut Vec<u8>) {
+/// How a response ends.
+#[derive(Clone, Copy)]
+struct Closing {
+    /// With the connection.
+    close: bool,
+    /// A stream has no chunks.
+    is_unframed: bool,
+}
+
+fn write_head(worker: &Worker, reply: &Reply, closing: Closing, date: &str, out: &mut Vec<u8>) {
     let head = Head {
-        close,
+        close: closing.close,
+        is_unframed: closing.is_unframed,
         content: reply.content(),
         date,
         headers: &reply.headers,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plan::Route;
 use wire::metrics::{Counter, Distribution, HANDLER_BOUNDS, Handled, Series, Snapshot};
+use wire::route::Entry;
 
 use super::late::Late;
 use super::progress::nanoseconds;
@@ -177,10 +178,15 @@ impl Counters {
 }
 
 /// What was asked of all workers together, by route and method; what was not asked is left out.
-pub(super) fn handled(workers: &[&Counters]) -> Vec<Handled> {
+pub(super) fn handled(workers: &[&Counters], routes: &[Entry]) -> Vec<Handled> {
     let mut handled = Vec::new();
     let none = std::iter::once((Route::COUNT, "none"));
-    let routes = Route::all().map(|(route, path)| (route as usize, path));
+    let is_first = |(at, entry): &(usize, &Entry)| {
+        let before = &mut routes[..*at].iter();
+        before.all(|other| other.route != entry.route)
+    };
+    let routes = routes.iter().enumerate().filter(is_first);
+    let routes = routes.map(|(_, entry)| (entry.route as usize, entry.path));
     for (row, handler) in routes.chain(none) {
         for (column, method) in METHODS.into_iter().enumerate() {
             let mut sum = Handled {

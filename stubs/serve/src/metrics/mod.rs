@@ -118,7 +118,7 @@ impl Metrics {
     fn encode_counted(&self, stub: &Stub, created: f64, page: &mut String) {
         let workers = self.workers.lock().expect("nobody panics with the lock");
         let counters: Vec<&Counters> = workers.iter().map(|(_, counters)| &**counters).collect();
-        let handled = counters::handled(&counters);
+        let handled = counters::handled(&counters, stub.dialect.manner().routes);
         let mut snapshot = Snapshot {
             counters: [0; Counter::COUNT],
             created,

@@ -25,9 +25,9 @@ pub fn chunk(data: &[u8]) {
     };
     for endpoint in ENDPOINTS {
         let chunk = spoken(endpoint, &chunk);
-        let encoder = Encoder::new(Dialect::VLLM, envelope(endpoint), Arc::default());
+        let mut encoder = Encoder::new(Dialect::VLLM, envelope(endpoint), Arc::default());
         let (mut json, mut typed, mut fast) = (Vec::new(), Vec::new(), Vec::new());
-        Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);
+        Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut Vec::new(), &mut json);
         assert_eq!(Chunk::decode(&json).expect("wire reads itself"), chunk);
         sse::encode(&json, &mut typed);
         encoder.event(&chunk, &mut fast);
@@ -130,7 +130,7 @@ fn spoken<'a>(endpoint: Endpoint, chunk: &Chunk<'a>) -> Chunk<'a> {
     {
         match endpoint {
             Endpoint::Chat => token_ids.take_if(|_| delta.role.is_some()),
-            Endpoint::Completions => {
+            Endpoint::Completions | Endpoint::Generate => {
                 delta.content.get_or_insert_default();
                 delta.reasoning = None;
                 delta.role = None;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::pattern::{Patterns, Shape, Values};
+use super::sglang::Told;
 use super::{Dialect, Envelope};
 use crate::chunk::Chunk;
 use crate::http1;
@@ -19,6 +20,8 @@ pub struct Encoder {
     patterns: Arc<Patterns>,
     /// Those of this stream's plain texts.
     templates: Vec<Template>,
+    /// What was said so far, where events say it again.
+    told: Told,
 }
 
 /// Where a plain text stands.
@@ -51,6 +54,7 @@ impl Encoder {
             envelope,
             patterns,
             templates: Vec::new(),
+            told: Told::new(),
         }
     }
 
@@ -65,43 +69,39 @@ impl Encoder {
     }
 
     /// Appends one event, `data: ` and blank line included.
-    pub fn event(&self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-        self.chunk(chunk, false, out);
+    pub fn event(&mut self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+        match Shape::of(chunk, false) {
+            Some((shape, text, usage)) => self.shaped(shape, text, usage, out),
+            None => by_type(self.dialect, &self.envelope, chunk, &mut self.told, out),
+        }
     }
 
     /// Appends the JSON of an answer that is not streamed.
     pub fn whole(&self, answer: &Chunk<'_>, out: &mut Vec<u8>) {
-        self.chunk(answer, true, out);
+        match Shape::of(answer, true) {
+            Some((shape, text, usage)) => self.shaped(shape, text, usage, out),
+            None => self.dialect.encode_whole(&self.envelope, answer, out),
+        }
     }
 
     /// Appends the event or the whole answer of that shape with these values.
     pub fn shaped(&self, shape: Shape, text: &str, usage: Usage, out: &mut Vec<u8>) {
         match self.patterns.find(self.dialect, &self.envelope, shape) {
-            Some(pattern) => pattern.fill(&self.values(text, usage), out),
-            None => self.by_type(&shape.chunk(text, usage), shape.is_whole, out),
+            Some(pattern) => pattern.fill(&self.values(shape, text, usage), out),
+            None => {
+                let chunk = shape.chunk(text, usage);
+                if shape.is_whole {
+                    return self.dialect.encode_whole(&self.envelope, &chunk, out);
+                }
+                by_type(self.dialect, &self.envelope, &chunk, &mut Told::new(), out);
+            }
         }
     }
 
-    fn chunk(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) {
-        match Shape::of(chunk, is_whole) {
-            Some((shape, text, usage)) => self.shaped(shape, text, usage, out),
-            None => self.by_type(chunk, is_whole, out),
-        }
-    }
-
-    fn by_type(&self, chunk: &Chunk<'_>, is_whole: bool, out: &mut Vec<u8>) {
-        if is_whole {
-            return self.dialect.encode_whole(&self.envelope, chunk, out);
-        }
-        out.extend_from_slice(b"data: ");
-        self.dialect.encode(&self.envelope, chunk, out);
-        out.extend_from_slice(b"\n\n");
-    }
-
-    fn values<'v>(&'v self, text: &'v str, usage: Usage) -> Values<'v> {
+    fn values<'v>(&'v self, shape: Shape, text: &'v str, usage: Usage) -> Values<'v> {
         Values {
             created: self.envelope.created,
-            id: &self.envelope.id,
+            id: self.envelope.id_of(shape.index()),
             text,
             usage,
         }
@@ -122,7 +122,7 @@ impl Encoder {
     pub fn new_template(&self, index: u32, field: Field) -> Template {
         let shape = Shape::text(index, field);
         let pattern = self.patterns.find(self.dialect, &self.envelope, shape);
-        let values = self.values("", Usage::default());
+        let values = self.values(shape, "", Usage::default());
         let (prefix, suffix) = pattern
             .and_then(|pattern| pattern.around_text(&values))
             .unwrap_or_else(|| self.around_text(shape));
@@ -140,7 +140,14 @@ impl Encoder {
     fn around_text(&self, shape: Shape) -> (Vec<u8>, Vec<u8>) {
         let written = |text: &str| {
             let mut event = Vec::new();
-            self.by_type(&shape.chunk(text, Usage::default()), false, &mut event);
+            let chunk = shape.chunk(text, Usage::default());
+            by_type(
+                self.dialect,
+                &self.envelope,
+                &chunk,
+                &mut Told::new(),
+                &mut event,
+            );
             event
         };
         // Where two texts of one letter differ is where the text stands.
@@ -149,6 +156,19 @@ impl Encoder {
         let at = at.expect("a text chunk shows its text");
         (one[..at].to_vec(), one[at + 1..].to_vec())
     }
+}
+
+/// Appends an event by the typed encoder.
+fn by_type(
+    dialect: Dialect,
+    envelope: &Envelope,
+    chunk: &Chunk<'_>,
+    told: &mut Told,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"data: ");
+    dialect.encode(envelope, chunk, told, out);
+    out.extend_from_slice(b"\n\n");
 }
 
 impl Template {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::chunk::TokenLogprob;
-use crate::request::{Endpoint, OutputMode, UsagePolicy};
+use crate::request::{Endpoint, NativeLogprobs, OutputMode, UsagePolicy};
 
 /// What all chunks of one answer share.
 #[derive(Clone, Debug)]
@@ -30,6 +30,27 @@ pub struct Envelope {
     pub output_mode: Option<OutputMode>,
     /// Which chunks carry usage.
     pub usage: UsagePolicy,
+    /// Ids of the choices behind the first, where each has its own.
+    pub further_ids: Vec<String>,
+    /// What goes into `meta_info`, where the answer has it.
+    pub meta: Option<Box<Meta>>,
+}
+
+/// What SGLang's `meta_info` tells beside the counts of a choice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    /// Frames of a stream say what is new, not all so far: `--incremental-streaming-output`.
+    pub incremental: bool,
+    /// The answer is a list, its streamed frames numbered.
+    pub is_list: bool,
+    /// Logprobs of the prompt and the answer, if asked for.
+    pub logprobs: Option<NativeLogprobs>,
+    /// Unix seconds when the request came.
+    pub started: f64,
+    /// Times of the request's stages are told: `--enable-metrics`.
+    pub tells_stages: bool,
+    /// There is no text, but ids alone: `--skip-tokenizer-init`.
+    pub without_text: bool,
 }
 
 impl Envelope {
@@ -47,7 +68,16 @@ impl Envelope {
             prompt_token_ids: None,
             output_mode: None,
             usage: UsagePolicy::Omit,
+            further_ids: Vec::new(),
+            meta: None,
         }
+    }
+
+    /// The id of a choice.
+    pub fn id_of(&self, choice: u32) -> &str {
+        let further = (choice as usize).checked_sub(1);
+        let further = further.and_then(|number| self.further_ids.get(number));
+        further.unwrap_or(&self.id)
     }
 }
 
@@ -101,6 +131,8 @@ pub struct Head<'a> {
     pub date: &'a str,
     /// Headers of this answer's own.
     pub headers: &'a Headers,
+    /// The request's HTTP version knows no chunks: a stream ends with the connection.
+    pub is_unframed: bool,
     /// HTTP status.
     pub status: u16,
 }
@@ -116,7 +148,7 @@ pub struct Headers {
     pub last: Vec<(&'static str, String)>,
     /// Made outside the layer that adds `vary`.
     pub without_vary: bool,
-    /// A content type other than the usual one.
+    /// A content type other than the usual one; none at all if it is empty.
     pub content_type: Option<&'static str>,
 }
 

@@ -2,14 +2,19 @@
 //!
 //! The set is closed, so a dialect is an enum and this is the one place that matches on it.
 
+mod body;
 mod encoder;
 mod envelope;
 mod key;
+mod manner;
 mod pattern;
+pub mod sglang;
+mod uvicorn;
 pub mod vllm;
 
 pub use encoder::{Encoder, Field, Template};
-pub use envelope::{Content, Envelope, Head, Headers, Metrics, Models};
+pub use envelope::{Content, Envelope, Head, Headers, Meta, Metrics, Models};
+pub use manner::{Finishes, Holds, Keyed, Manner, Roles, Served};
 pub use pattern::{Patterns, Shape};
 
 pub use vllm::Render;
@@ -18,12 +23,15 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
+use crate::http1::Chunking;
 use crate::metrics::Snapshot;
-use crate::request::{Endpoint, Known, Request, Sampling, UsagePolicy};
+use crate::request::{Endpoint, Known, Request, UsagePolicy};
 
 /// A server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dialect {
+    /// SGLang's server.
+    Sglang(&'static sglang::Profile),
     /// vLLM's `OpenAI` server.
     Vllm(&'static vllm::Profile),
 }
@@ -32,25 +40,64 @@ impl Dialect {
     /// The newest profile of vLLM.
     pub const VLLM: Self = Self::Vllm(&vllm::PROFILES[0]);
 
+    /// The newest profile of SGLang.
+    pub const SGLANG: Self = Self::Sglang(&sglang::PROFILES[0]);
+
+    /// All profiles, the newest of each dialect first.
+    fn all() -> impl Iterator<Item = Self> {
+        let sglang = sglang::PROFILES.iter().map(Self::Sglang);
+        vllm::PROFILES.iter().map(Self::Vllm).chain(sglang)
+    }
+
     /// The profile of that name, as `vllm-0.33.0`; a dialect's bare name is its newest.
     pub fn named(name: &str) -> Option<Self> {
-        if name == "vllm" {
-            return Some(Self::VLLM);
-        }
-        let mut profiles = vllm::PROFILES.iter();
-        profiles
-            .find(|profile| profile.name == name)
-            .map(Self::Vllm)
+        Self::all().find(|dialect| dialect.profile() == name || dialect.name() == name)
     }
 
     /// Names of all profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        vllm::PROFILES.iter().map(|profile| profile.name)
+        Self::all().map(Self::profile)
+    }
+
+    /// The profile's name.
+    pub fn profile(self) -> &'static str {
+        match self {
+            Self::Sglang(profile) => profile.name,
+            Self::Vllm(profile) => profile.name,
+        }
+    }
+
+    /// How it behaves where plans are made.
+    pub fn manner(self) -> &'static Manner {
+        match self {
+            Self::Sglang(_) => &sglang::MANNER,
+            Self::Vllm(_) => &vllm::MANNER,
+        }
+    }
+
+    /// The same behind another HTTP parser, where the server has a choice.
+    #[must_use]
+    pub fn with_httptools(self) -> Self {
+        match self {
+            Self::Sglang(profile) if profile.name == sglang::HTTPTOOLS.name => {
+                Self::Sglang(&sglang::HTTPTOOLS)
+            }
+            same => same,
+        }
+    }
+
+    /// The profile for what vLLM alone serves.
+    fn vllm(self) -> &'static vllm::Profile {
+        match self {
+            Self::Sglang(_) => &vllm::PROFILES[0],
+            Self::Vllm(profile) => profile,
+        }
     }
 
     /// The dialect's name without version, as the truth file has it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Sglang(_) => "sglang",
             Self::Vllm(_) => "vllm",
         }
     }
@@ -58,6 +105,7 @@ impl Dialect {
     /// The server's own version.
     pub fn version(self) -> &'static str {
         match self {
+            Self::Sglang(profile) => profile.version,
             Self::Vllm(profile) => profile.version,
         }
     }
@@ -65,22 +113,19 @@ impl Dialect {
     /// `system_fingerprint` where nothing configures it.
     pub fn fingerprint(self) -> Option<Arc<str>> {
         match self {
+            Self::Sglang(_) => None,
             Self::Vllm(profile) => profile.fingerprint(),
         }
     }
 
     /// Checks that a body is said to be JSON.
     pub fn check_content_type(self, content_type: Option<&str>) -> Result<(), Failure> {
-        match self {
-            Self::Vllm(_) => vllm::request::check_content_type(content_type),
-        }
+        body::check_content_type(content_type)
     }
 
     /// Length of `/openapi.json` in bytes.
     pub fn openapi_bytes(self) -> usize {
-        match self {
-            Self::Vllm(profile) => profile.openapi_bytes,
-        }
+        self.vllm().openapi_bytes
     }
 
     /// Reads a request body.
@@ -108,6 +153,7 @@ impl Dialect {
         known: &mut Known,
     ) -> Result<Box<Request<'a>>, Failure> {
         match self {
+            Self::Sglang(_) => sglang::request::parse(endpoint, content_type, body, known),
             Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body, known),
         }
     }
@@ -118,9 +164,7 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<Request<'a>, Failure> {
-        match self {
-            Self::Vllm(_) => vllm::request::parse_generate(content_type, body),
-        }
+        vllm::request::parse_generate(content_type, body)
     }
 
     /// Reads the body of `/v1/responses`.
@@ -129,9 +173,7 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<vllm::ResponsesRequest<'a>, Failure> {
-        match self {
-            Self::Vllm(_) => vllm::responses_request::parse(content_type, body),
-        }
+        vllm::responses_request::parse(content_type, body)
     }
 
     /// Reads the body of `/v1/messages`.
@@ -140,9 +182,7 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<Request<'a>, Failure> {
-        match self {
-            Self::Vllm(_) => vllm::messages_request::parse(content_type, body),
-        }
+        vllm::messages_request::parse(content_type, body)
     }
 
     /// Reads the body of `/v1/messages/count_tokens`.
@@ -151,9 +191,7 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<Request<'a>, Failure> {
-        match self {
-            Self::Vllm(_) => vllm::messages_request::parse_count(content_type, body),
-        }
+        vllm::messages_request::parse_count(content_type, body)
     }
 
     /// Reads the body of `/tokenize`.
@@ -162,9 +200,7 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<vllm::TokenizeRequest<'a>, Failure> {
-        match self {
-            Self::Vllm(_) => vllm::request::parse_tokenize(content_type, body),
-        }
+        vllm::request::parse_tokenize(content_type, body)
     }
 
     /// Reads the body of `/detokenize`.
@@ -173,42 +209,64 @@ impl Dialect {
         content_type: Option<&str>,
         body: &'a [u8],
     ) -> Result<vllm::DetokenizeRequest<'a>, Failure> {
+        vllm::request::parse_detokenize(content_type, body)
+    }
+
+    /// Checks what needs no prompt.
+    ///
+    /// # Errors
+    /// The server's answer to a request that it refuses.
+    pub fn check_parts(self, request: &Request<'_>, served: Served) -> Result<(), Failure> {
         match self {
-            Self::Vllm(_) => vllm::request::parse_detokenize(content_type, body),
+            Self::Sglang(_) => sglang::refusal::check_parts(request),
+            Self::Vllm(_) => vllm::checks::before_prompt(request, served),
         }
     }
 
-    /// Checks sampling parameters; `max_tokens` is what the context leaves.
-    pub fn check_sampling(self, sampling: &Sampling<'_>, max_tokens: i128) -> Result<(), Failure> {
+    /// Checks the length asked for, and sampling parameters, behind a prompt of so many tokens.
+    ///
+    /// # Errors
+    /// The server's answer to a request that it refuses.
+    pub fn check_sampling(
+        self,
+        request: &Request<'_>,
+        prompt: u64,
+        context: Option<u64>,
+    ) -> Result<(), Failure> {
         match self {
-            Self::Vllm(_) => vllm::sampling::check(sampling, max_tokens),
+            Self::Sglang(_) => sglang::refusal::check_sampling(request, prompt, context),
+            Self::Vllm(_) => vllm::checks::behind_prompt(request, prompt, context),
         }
     }
 
-    /// The answer to a model name that is not served.
-    pub fn unknown_model(self, model: &str, served: &[Arc<str>]) -> Failure {
+    /// The answer to a model name that is not served, if the server minds.
+    pub fn unknown_model(self, model: &str, served: &[Arc<str>]) -> Option<Failure> {
         match self {
-            Self::Vllm(profile) => vllm::refusal::unknown_model(profile, model, served),
-        }
-    }
-
-    /// The answer to `asked` tokens of answer, named `name`, beyond a context of `context` tokens.
-    pub fn length_too_large(self, name: &str, asked: i128, context: u64) -> Failure {
-        match self {
-            Self::Vllm(_) => vllm::refusal::length_too_large(name, asked, context),
+            Self::Sglang(_) => None,
+            Self::Vllm(profile) => Some(vllm::refusal::unknown_model(profile, model, served)),
         }
     }
 
     /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
     pub fn prompt_too_long(self, tokens: u64, context: u64) -> Failure {
         match self {
+            Self::Sglang(_) => sglang::refusal::prompt_too_long(tokens, context),
             Self::Vllm(_) => vllm::refusal::prompt_too_long(tokens, context),
         }
     }
 
-    /// The answer to an empty list of prompts.
-    pub fn no_prompts(self) -> Failure {
+    /// The answer to a request that finds the queue full.
+    pub fn queue_full(self) -> Failure {
         match self {
+            Self::Sglang(_) => sglang::refusal::queue_full(),
+            Self::Vllm(_) => vllm::checks::queue_full(),
+        }
+    }
+
+    /// The answer to a request without a prompt.
+    pub fn no_prompts(self, endpoint: Endpoint) -> Failure {
+        match self {
+            Self::Sglang(_) => sglang::refusal::no_prompts(endpoint),
             Self::Vllm(profile) => profile.no_prompts(),
         }
     }
@@ -216,20 +274,21 @@ impl Dialect {
     /// Whether its bytes were compared with recordings.
     pub fn is_proven(self) -> bool {
         match self {
+            Self::Sglang(_) => true,
             Self::Vllm(profile) => profile.is_proven,
         }
     }
 
     /// What the key of reasoning is called.
     pub fn reasoning_key(self) -> &'static str {
-        match self {
-            Self::Vllm(profile) => profile.reasoning_key,
-        }
+        self.vllm().reasoning_key
     }
 
-    /// The policy where the server sends usage unasked.
-    pub fn forced_usage(self) -> UsagePolicy {
+    /// The policy where the server sends usage unasked and the request has asked for `asked`.
+    pub fn forced_usage(self, asked: UsagePolicy) -> UsagePolicy {
         match self {
+            Self::Sglang(_) if asked.is_running() => UsagePolicy::Continuous,
+            Self::Sglang(_) => UsagePolicy::Final,
             Self::Vllm(profile) if profile.forces_final_usage => UsagePolicy::Final,
             Self::Vllm(_) => UsagePolicy::Continuous,
         }
@@ -238,6 +297,7 @@ impl Dialect {
     /// Origins that browsers may ask from unless told otherwise.
     pub fn allowed_origins(self) -> Vec<String> {
         match self {
+            Self::Sglang(_) => vec!["*".into()],
             Self::Vllm(profile) if profile.allows_all_origins => vec!["*".into()],
             Self::Vllm(_) => Vec::new(),
         }
@@ -245,37 +305,63 @@ impl Dialect {
 
     /// What is said when the engine has died.
     pub fn dead_engine(self) -> &'static str {
-        match self {
-            Self::Vllm(profile) => profile.dead_engine,
-        }
+        self.vllm().dead_engine
     }
 
     /// Whether an unstreamed answer that lacks a required tool call ends with `stop`.
     pub fn missing_call_stops(self) -> bool {
+        self.vllm().missing_call_stops
+    }
+
+    /// Appends the JSON of one event; `told` is what the stream has said so far, where events repeat it.
+    pub fn encode(
+        self,
+        envelope: &Envelope,
+        chunk: &Chunk<'_>,
+        told: &mut sglang::Told,
+        out: &mut Vec<u8>,
+    ) {
         match self {
-            Self::Vllm(profile) => profile.missing_call_stops,
+            Self::Sglang(_) => sglang::chunk::encode(envelope, chunk, told, out),
+            Self::Vllm(profile) => vllm::chunk::encode(profile, envelope, chunk, out),
         }
     }
 
-    /// Appends the JSON of one event.
-    pub fn encode(self, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+    /// Appends a failure as the server writes it on the routes of an endpoint, or on others.
+    pub fn encode_failure(self, endpoint: Option<Endpoint>, failure: &Failure, out: &mut Vec<u8>) {
         match self {
-            Self::Vllm(profile) => vllm::chunk::encode(profile, envelope, chunk, out),
+            Self::Sglang(_) => sglang::refusal::encode(endpoint, failure, out),
+            Self::Vllm(_) => failure.encode(out),
+        }
+    }
+
+    /// Appends the event that a stream consists of where the request is refused behind its head; false if
+    /// the refusal has a status of its own.
+    pub fn encode_failure_event(
+        self,
+        endpoint: Endpoint,
+        failure: &Failure,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        match self {
+            Self::Sglang(_) if endpoint == Endpoint::Generate => {
+                sglang::refusal::encode_event(failure, out)
+            }
+            _ => false,
         }
     }
 
     /// Appends the JSON of an answer that is not streamed.
     pub fn encode_whole(self, envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
         match self {
+            Self::Sglang(_) => sglang::whole::encode(envelope, answer, out),
             Self::Vllm(profile) => vllm::whole::encode(profile, envelope, answer, out),
         }
     }
 
     /// Appends the JSON of rendered prompts: of a chat the one, of a completion a list.
     pub fn encode_render(self, renders: &[Render<'_>], out: &mut Vec<u8>) {
-        match self {
-            Self::Vllm(profile) => vllm::render::encode(profile, renders, out),
-        }
+        vllm::render::encode(self.vllm(), renders, out)
     }
 
     /// Appends the JSON of a whole response.
@@ -285,9 +371,7 @@ impl Dialect {
         snapshot: &vllm::responses::Snapshot<'_>,
         out: &mut Vec<u8>,
     ) {
-        match self {
-            Self::Vllm(profile) => vllm::responses::encode(profile, outline, snapshot, out),
-        }
+        vllm::responses::encode(self.vllm(), outline, snapshot, out)
     }
 
     /// Appends an event of a streamed response as a whole.
@@ -299,11 +383,7 @@ impl Dialect {
         number: u64,
         out: &mut Vec<u8>,
     ) {
-        match self {
-            Self::Vllm(profile) => {
-                vllm::responses::encode_progress(profile, outline, progress, snapshot, number, out);
-            }
-        }
+        vllm::responses::encode_progress(self.vllm(), outline, progress, snapshot, number, out)
     }
 
     /// Appends an event of an item of a streamed response.
@@ -314,11 +394,7 @@ impl Dialect {
         place: vllm::responses::Place,
         out: &mut Vec<u8>,
     ) {
-        match self {
-            Self::Vllm(profile) => {
-                vllm::responses::encode_event(profile, item, event, place, out);
-            }
-        }
+        vllm::responses::encode_event(self.vllm(), item, event, place, out)
     }
 
     /// Appends the JSON of a whole message.
@@ -327,37 +403,27 @@ impl Dialect {
         message: &vllm::messages::Message<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), vllm::messages::BadArguments> {
-        match self {
-            Self::Vllm(_) => vllm::messages::encode(message, out),
-        }
+        vllm::messages::encode(message, out)
     }
 
     /// Appends one event of a streamed message.
     pub fn encode_message_event(self, event: vllm::messages::Event<'_>, out: &mut Vec<u8>) {
-        match self {
-            Self::Vllm(profile) => vllm::messages::encode_event(profile, event, out),
-        }
+        vllm::messages::encode_event(self.vllm(), event, out)
     }
 
     /// Whether a streamed message that fails ends the block that is open.
     pub fn ends_failed_blocks(self) -> bool {
-        match self {
-            Self::Vllm(profile) => profile.names_anthropic_errors,
-        }
+        self.vllm().names_anthropic_errors
     }
 
     /// Appends the JSON of an error of `/v1/messages`.
     pub fn encode_message_error(self, error: &ErrorObject, out: &mut Vec<u8>) {
-        match self {
-            Self::Vllm(profile) => vllm::messages::encode_error(profile, error, out),
-        }
+        vllm::messages::encode_error(self.vllm(), error, out)
     }
 
     /// Appends the answer of `/v1/messages/count_tokens`.
     pub fn encode_token_count(self, input_tokens: u64, out: &mut Vec<u8>) {
-        match self {
-            Self::Vllm(_) => vllm::messages::encode_count(input_tokens, out),
-        }
+        vllm::messages::encode_count(input_tokens, out)
     }
 
     /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.
@@ -368,6 +434,7 @@ impl Dialect {
         out: &mut Vec<u8>,
     ) {
         match self {
+            Self::Sglang(_) => sglang::models::encode(models, out),
             Self::Vllm(_) => vllm::models::encode(models, random_id, out),
         }
     }
@@ -375,42 +442,68 @@ impl Dialect {
     /// Appends the metrics page.
     pub fn encode_metrics(self, snapshot: &Snapshot<'_>, out: &mut String) {
         match self {
+            Self::Sglang(_) => vllm::metrics::encode(vllm::PROFILES[0].cache_config, snapshot, out),
             Self::Vllm(profile) => vllm::metrics::encode(profile.cache_config, snapshot, out),
         }
     }
 
-    /// The response id for 64 random bits, or for the name that the client gave the request.
-    pub fn response_id(self, endpoint: Endpoint, random: u64, given: Option<&str>) -> String {
+    /// The response id for random bits, 64 at a time, or for the name that the client gave the request.
+    pub fn response_id(
+        self,
+        endpoint: Endpoint,
+        mut random: impl FnMut() -> u64,
+        given: Option<&str>,
+    ) -> String {
         match self {
-            Self::Vllm(profile) => vllm::response_id(profile, endpoint, random, given),
+            Self::Sglang(_) => match given {
+                Some(name) => name.to_owned(),
+                None => sglang::response_id(random(), random()),
+            },
+            Self::Vllm(profile) => vllm::response_id(profile, endpoint, random(), given),
         }
     }
 
     /// The same for an answer of `/inference/v1/generate`.
     pub fn generate_id(self, random: u64, given: Option<&str>) -> String {
-        match self {
-            Self::Vllm(_) => vllm::generate_id(random, given),
-        }
+        vllm::generate_id(random, given)
     }
 
     /// The id of an answer of `/v1/responses` for 64 random bits.
     pub fn responses_id(self, random: u64) -> String {
+        vllm::responses::id(random)
+    }
+
+    /// How chunks are framed in an answer to HTTP/1.0 or to HTTP/1.1.
+    pub fn chunking(self, is_http10: bool) -> Chunking {
         match self {
-            Self::Vllm(_) => vllm::responses::id(random),
+            Self::Sglang(profile) => profile.parser.chunking(is_http10),
+            Self::Vllm(_) => Chunking::Lower,
+        }
+    }
+
+    /// Whether a request of HTTP/1.1 without a host is refused.
+    pub fn needs_host(self) -> bool {
+        match self {
+            Self::Sglang(profile) => profile.parser == uvicorn::Parser::H11,
+            Self::Vllm(_) => false,
         }
     }
 
     /// Appends a response head.
     pub fn write_head(self, head: &Head<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Vllm(_) => vllm::write_head(head, out),
+            Self::Sglang(profile) => uvicorn::write_head(profile.parser, head, out),
+            Self::Vllm(_) => uvicorn::write_head(uvicorn::Parser::Httptools, head, out),
         }
     }
 
     /// Appends the whole response to bytes that are no HTTP.
     pub fn write_invalid(self, date: &str, out: &mut Vec<u8>) {
         match self {
-            Self::Vllm(_) => vllm::write_invalid(date, out),
+            Self::Sglang(profile) => uvicorn::write_invalid(profile.parser, date, out),
+            Self::Vllm(_) => {
+                uvicorn::write_invalid(uvicorn::Parser::Httptools, date, out);
+            }
         }
     }
 }

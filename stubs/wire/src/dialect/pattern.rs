@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use super::sglang::Told;
 use super::{Dialect, Envelope, Field};
 use crate::chunk::{Choice, Chunk, Delta, Nulls};
 use crate::finish::FinishReason;
@@ -81,7 +82,8 @@ impl Patterns {
             && envelope.prompt_logprobs.is_none()
             && envelope.prompt_text.is_none()
             && envelope.prompt_token_ids.is_none()
-            && envelope.output_mode.is_none();
+            && envelope.output_mode.is_none()
+            && envelope.meta.is_none();
         let key = Key {
             dialect,
             endpoint: envelope.endpoint,
@@ -153,9 +155,14 @@ impl Shape {
         }
     }
 
+    /// The choice that it is of.
+    pub(super) fn index(self) -> u32 {
+        self.choice.map_or(0, |choice| choice.index)
+    }
+
     /// It tells of no choice but the first.
     fn is_of_first(self) -> bool {
-        self.choice.is_none_or(|choice| choice.index == 0)
+        self.index() == 0
     }
 
     fn event(choice: ChoiceShape) -> Self {
@@ -171,7 +178,9 @@ impl Shape {
         let usage = chunk.usage.unwrap_or_default();
         let counts = usage.prompt_tokens.is_some() && usage.completion_tokens.is_some();
         let no_details = usage.reasoning_tokens.is_none() && usage.cache.is_none();
-        if chunk.error.is_some() || chunk.usage.is_some() && !(counts && no_details) {
+        let own = chunk.choices.first().map_or(0, |choice| choice.index);
+        let is_bare = chunk.error.is_none() && chunk.extension.is_none() && chunk.origin == own;
+        if !is_bare || chunk.usage.is_some() && !(counts && no_details) {
             return None;
         }
         let (choice, text) = match &chunk.choices[..] {
@@ -198,8 +207,9 @@ impl Shape {
                 .iter()
                 .map(|choice| choice.choice(text))
                 .collect(),
-            error: None,
             usage: self.has_usage.then_some(usage),
+            origin: self.index(),
+            ..Chunk::default()
         }
     }
 }
@@ -221,6 +231,7 @@ impl ChoiceShape {
             && choice.prompt_logprobs.is_none()
             && choice.prompt_token_ids.is_none()
             && choice.token_ids.is_none()
+            && choice.progress.is_none()
             && delta.tool_calls.is_empty()
             && delta.nulls == Nulls::default()
             && delta.role.as_ref().is_none_or(|role| role == "assistant");
@@ -294,6 +305,7 @@ impl Pattern {
         let envelope = Envelope {
             created: 4_000_000_000_000_000_021,
             id: id.into(),
+            further_ids: Vec::new(),
             ..envelope.clone()
         };
         let usage = Usage::new(1_000_000_000_000_000_007, 2_000_000_000_000_000_009);
@@ -303,7 +315,8 @@ impl Pattern {
             key.dialect.encode_whole(&envelope, &chunk, &mut json);
         } else {
             let mut data = Vec::new();
-            key.dialect.encode(&envelope, &chunk, &mut data);
+            let told = &mut Told::new();
+            key.dialect.encode(&envelope, &chunk, told, &mut data);
             sse::encode(&data, &mut json);
         }
         let json = String::from_utf8(json).ok()?;

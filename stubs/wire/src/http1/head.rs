@@ -36,6 +36,8 @@ pub struct RequestHead<'a> {
     pub keep_alive: bool,
     /// The client waits for `100 Continue`.
     pub expect_continue: bool,
+    /// It came as HTTP/1.0, which knows no chunks.
+    pub is_http10: bool,
     /// The first `content-type` is `application/json`, as it mostly is.
     pub(super) is_json: bool,
 }
@@ -134,6 +136,7 @@ impl<'a> RequestHead<'a> {
             // uvicorn closes behind HTTP/1.0, whatever the client asks for.
             keep_alive: fields.keep_alive && http11,
             expect_continue: fields.expect_continue && http11,
+            is_http10: !http11,
             is_json: fields.is_json == Some(true),
         };
         Ok(Some((head, length)))

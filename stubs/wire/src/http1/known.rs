@@ -26,6 +26,7 @@ struct Form {
     framing: Framing,
     keep_alive: bool,
     expect_continue: bool,
+    is_http10: bool,
     is_json: bool,
 }
 
@@ -88,6 +89,7 @@ impl Form {
             framing: head.framing,
             keep_alive: head.keep_alive,
             expect_continue: head.expect_continue,
+            is_http10: head.is_http10,
             is_json: head.is_json,
         };
         // Where the part begins that is being gathered.
@@ -154,6 +156,7 @@ impl Form {
             framing,
             keep_alive: self.keep_alive,
             expect_continue: self.expect_continue,
+            is_http10: self.is_http10,
             is_json: self.is_json,
         };
         Some((head, bytes.len() - behind.len()))

@@ -61,6 +61,46 @@ pub fn write_chunk(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// How a body's chunks are framed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Chunking {
+    /// Sizes in lower-case hex, as [`write_chunk`] writes them.
+    #[default]
+    Lower,
+    /// Not at all: the body ends with the connection.
+    None,
+    /// Sizes in upper-case hex.
+    Upper,
+}
+
+impl Chunking {
+    /// Frames the chunks in `bytes` from `start` on anew, which [`write_chunk`] has framed.
+    pub fn apply(self, bytes: &mut Vec<u8>, start: usize) {
+        if self == Self::Lower {
+            return;
+        }
+        let mut at = start;
+        let mut kept = start;
+        while let Some(line) = memchr::memchr(b'\r', &bytes[at..]) {
+            let size = bytes[at..at + line].iter().fold(0, |size, digit| {
+                size * 16 + char::from(*digit).to_digit(16).unwrap_or(0) as usize
+            });
+            let content = at + line + 2;
+            match self {
+                Self::None => {
+                    bytes.copy_within(content..content + size, kept);
+                    kept += size;
+                }
+                _ => bytes[at..at + line].make_ascii_uppercase(),
+            }
+            at = content + size + 2;
+        }
+        if self == Self::None {
+            bytes.truncate(kept);
+        }
+    }
+}
+
 /// The size line of a chunk of so many bytes, in lower-case hex: the array's end from an index on.
 fn chunk_size(bytes: usize) -> ([u8; 18], usize) {
     let mut line = *b"0000000000000000\r\n";

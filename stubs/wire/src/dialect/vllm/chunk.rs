@@ -34,7 +34,9 @@ pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, 
     };
     let choices = choice.map(|choice| match envelope.endpoint {
         Endpoint::Chat => FrameChoice::Chat(chat_choice(profile, choice)),
-        Endpoint::Completions => FrameChoice::Text(text_choice(profile, choice)),
+        Endpoint::Completions | Endpoint::Generate => {
+            FrameChoice::Text(text_choice(profile, choice))
+        }
     });
     let frame = Frame {
         id: &envelope.id,

@@ -1,12 +1,12 @@
 //! What `/v1/messages` accepts: a chat request in Anthropic's words.
 
+use crate::dialect::body::{checked, json};
 use crate::failure::Failure;
 use crate::json::{Json, Object};
 use crate::python;
 use crate::request::{Endpoint, Request};
 use crate::schema::{self as pydantic, Field, INT, Kind, nullable, required};
 
-use super::request::{checked, json};
 use super::responses_request::{member, object, word};
 
 /// `AnthropicMessagesRequest`

@@ -1,5 +1,6 @@
 //! vLLM's `OpenAI` server: uvicorn heads, pydantic's JSON, vLLM's chunks.
 
+pub(super) mod checks;
 pub(super) mod chunk;
 mod generate;
 mod logprobs;
@@ -13,7 +14,8 @@ pub(super) mod render;
 pub(super) mod request;
 pub mod responses;
 pub(super) mod responses_request;
-pub(super) mod sampling;
+mod routes;
+mod sampling;
 mod schema;
 mod validators;
 pub(super) mod whole;
@@ -24,9 +26,8 @@ pub use responses_request::{Echoed, ResponsesRequest};
 
 use std::sync::Arc;
 
-use crate::dialect::{Content, Head};
+use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Roles};
 use crate::failure::Failure;
-use crate::http1;
 use crate::request::Endpoint;
 
 /// What differs between versions.
@@ -155,6 +156,22 @@ const V0_10: Profile = Profile {
     ..V0_32_0
 };
 
+/// How it behaves where plans are made.
+pub(super) const MANNER: Manner = Manner {
+    allows_credentials: false,
+    ends_tell_token: false,
+    finishes: Finishes::WithText,
+    holds: Holds::Characters,
+    keyed: Keyed::Only(&["/v1", "/v2", "/inference", "/cohere"]),
+    redirects_slashes: true,
+    repeats_model: false,
+    roles: Roles::First,
+    routes: routes::ROUTES,
+    tells_choices: false,
+    usage_needs_asking: true,
+    waits_with_head: false,
+};
+
 impl Profile {
     pub(super) fn fingerprint(&self) -> Option<Arc<str>> {
         let hash = self.fingerprint_hash?;
@@ -184,7 +201,7 @@ pub(super) fn response_id(
 ) -> String {
     let prefix = match endpoint {
         Endpoint::Chat => "chatcmpl",
-        Endpoint::Completions => "cmpl",
+        Endpoint::Completions | Endpoint::Generate => "cmpl",
     };
     if profile.has_long_ids && given.is_none() {
         // The second half follows from the first; all that matters is that ids differ.
@@ -211,58 +228,4 @@ fn prefixed(prefix: &str, random: u64, given: Option<&str>) -> String {
         }
     }
     id
-}
-
-pub(super) fn write_head(head: &Head<'_>, out: &mut Vec<u8>) {
-    let (bytes, kind) = match head.content {
-        Content::Empty => (Some(0), None),
-        Content::Json(bytes) => (Some(bytes), Some("application/json")),
-        Content::Stream => (None, Some("text/event-stream; charset=utf-8")),
-        Content::Untold => (None, None),
-        Content::Text(bytes) => (Some(bytes), Some("text/plain; charset=utf-8")),
-    };
-    let headers = head.headers;
-    http1::write_status(head.status, out);
-    out.extend_from_slice(b"date: ");
-    out.extend_from_slice(head.date.as_bytes());
-    out.extend_from_slice(b"\r\nserver: uvicorn\r\n");
-    write_headers(&headers.first, out);
-    if let Some(bytes) = bytes {
-        out.extend_from_slice(b"content-length: ");
-        http1::write_number(bytes, out);
-        out.extend_from_slice(b"\r\n");
-    }
-    if let Some(kind) = headers.content_type.or(kind) {
-        http1::write_header("content-type", kind, out);
-    }
-    write_headers(&headers.middle, out);
-    if !headers.without_vary {
-        out.extend_from_slice(b"vary: Origin\r\n");
-    }
-    write_headers(&headers.last, out);
-    if head.close {
-        out.extend_from_slice(b"connection: close\r\n");
-    }
-    if head.content == Content::Stream {
-        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-fn write_headers(headers: &[(&'static str, String)], out: &mut Vec<u8>) {
-    for (name, value) in headers {
-        http1::write_header(name, value, out);
-    }
-}
-
-pub(super) fn write_invalid(date: &str, out: &mut Vec<u8>) {
-    let headers = [
-        ("date", date),
-        ("server", "uvicorn"),
-        ("content-type", "text/plain; charset=utf-8"),
-        ("content-length", "30"),
-        ("connection", "close"),
-    ];
-    http1::write_head(400, headers, out);
-    out.extend_from_slice(b"Invalid HTTP request received.");
 }

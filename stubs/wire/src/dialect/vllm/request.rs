@@ -1,7 +1,8 @@
 //! What vLLM accepts, and what it says to the rest.
 
-use crate::failure::{ErrorObject, Failure};
-use crate::json::{Json, JsonError, Object};
+use crate::dialect::body::{check_content_type, checked, json};
+use crate::failure::Failure;
+use crate::json::Json;
 use crate::request::{Endpoint, Known, OutputMode, Request};
 use crate::schema as pydantic;
 
@@ -41,12 +42,12 @@ fn parse_whole<'a>(
                     members.0.push(auto);
                 }
             }
-            Endpoint::Completions => validators::completions(members)?,
+            Endpoint::Completions | Endpoint::Generate => validators::completions(members)?,
         }
     }
     let fields = match endpoint {
         Endpoint::Chat => schema::CHAT,
-        Endpoint::Completions => schema::COMPLETIONS,
+        Endpoint::Completions | Endpoint::Generate => schema::COMPLETIONS,
     };
     let members = checked(body, fields)?;
     Ok(Request::from_checked(endpoint, members).into())
@@ -143,57 +144,6 @@ pub struct DetokenizeRequest<'a> {
     pub model: Option<std::borrow::Cow<'a, str>>,
     /// `tokens`
     pub tokens: Vec<u32>,
-}
-
-/// Refuses a body that is not said to be JSON.
-pub(crate) fn check_content_type(content_type: Option<&str>) -> Result<(), Failure> {
-    if content_type.is_some_and(is_json) {
-        return Ok(());
-    }
-    Err(Failure::Error(ErrorObject {
-        message:
-            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
-                .into(),
-        kind: "Bad Request",
-        param: None,
-        code: 400,
-    }))
-}
-
-pub(super) fn json<'a>(
-    content_type: Option<&str>,
-    body: &'a [u8],
-) -> Result<Option<Json<'a>>, Failure> {
-    check_content_type(content_type)?;
-    if body.is_empty() {
-        return Ok(None);
-    }
-    Json::parse(body).map(Some).map_err(|error| match error {
-        JsonError::Syntax { message, offset } => pydantic::json_invalid(message, offset),
-        JsonError::NotUtf8 | JsonError::TooLarge => Failure::Detail {
-            status: 400,
-            detail: "There was an error parsing the body",
-        },
-    })
-}
-
-fn is_json(content_type: &str) -> bool {
-    if content_type == "application/json" {
-        return true;
-    }
-    let kind = content_type.split(';').next().unwrap_or_default();
-    kind.trim().eq_ignore_ascii_case("application/json")
-}
-
-pub(super) fn checked<'a>(
-    body: Option<Json<'a>>,
-    fields: &'static [pydantic::Field],
-) -> Result<Object<'a>, Failure> {
-    pydantic::check(body.as_ref(), fields)?;
-    match body {
-        Some(Json::Object(members)) => Ok(members),
-        _ => unreachable!("a model accepts objects alone"),
-    }
 }
 
 #[cfg(test)]

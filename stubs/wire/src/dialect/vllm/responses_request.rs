@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::dialect::body::{checked, json};
 use crate::failure::Failure;
 use crate::json::{Json, Object};
 use crate::python;
@@ -9,7 +10,6 @@ use crate::request::{Endpoint, Request};
 use crate::schema::{self as pydantic, Field, INT, INT64, Kind, nullable, optional, required};
 
 use super::refusal::refuse;
-use super::request::{checked, json};
 use super::validators;
 
 /// A request to `/v1/responses`.

@@ -13,7 +13,7 @@ const MAX_N: i128 = 16384;
 
 /// The checks of vLLM's `SamplingParams`, in their order; `max_tokens` is what is left of the
 /// context after clamping.
-pub(crate) fn check(sampling: &Sampling<'_>, max_tokens: i128) -> Result<(), Failure> {
+pub(super) fn check(sampling: &Sampling<'_>, max_tokens: i128) -> Result<(), Failure> {
     logit_bias(sampling)?;
     let plain = |message: String| Err(refuse(&message, None, None));
     let n = sampling.n;

@@ -50,7 +50,7 @@ pub(crate) fn encode(
                 metrics,
             },
         ),
-        Endpoint::Completions => to_writer(
+        Endpoint::Completions | Endpoint::Generate => to_writer(
             out,
             &TextAnswer {
                 id: &envelope.id,

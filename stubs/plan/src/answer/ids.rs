@@ -1,0 +1,57 @@
+//! Names of answers: the server's own, or the client's.
+
+use wire::request::{Names, Request};
+
+use crate::stub::{Call, Context, Stub};
+
+/// The ids of an answer: one, or one for each choice where each has its own; never none.
+pub(crate) fn ids(
+    stub: &Stub,
+    request: &Request<'_>,
+    prompts: usize,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> Vec<String> {
+    if !stub.dialect.manner().tells_choices {
+        return vec![one(stub, request, call, context)];
+    }
+    let choices = request.sampling.choices();
+    let random = &mut context.random;
+    let mut id = |name: Option<&str>| {
+        stub.dialect
+            .response_id(request.endpoint, || random.u64(..), name)
+    };
+    // An answer for all has nobody's name.
+    let names = request.wishes.as_ref().map(|wishes| &wishes.names);
+    let names = names.filter(|_| !stub.streaming.renders_once && choices == 1);
+    match names {
+        Some(Names::One(name)) if prompts == 1 => vec![id(Some(name))],
+        Some(Names::One(name)) => (0..prompts)
+            .map(|number| format!("{name}_{number}"))
+            .collect(),
+        Some(Names::Each(names)) if names.len() == prompts => {
+            names.iter().map(|name| id(Some(name))).collect()
+        }
+        _ => (0..prompts * choices).map(|_| id(None)).collect(),
+    }
+}
+
+/// The one id, with the client's own name for the request if there is one.
+pub(crate) fn one(
+    stub: &Stub,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> String {
+    let given = call.head.header("x-request-id");
+    let given = given.or(request.request_id.as_deref());
+    // An answer for all has nobody's name.
+    let given = given.filter(|_| !stub.streaming.renders_once);
+    match request.output_mode {
+        Some(_) => stub.dialect.generate_id(context.random.u64(..), given),
+        None => {
+            let random = || context.random.u64(..);
+            stub.dialect.response_id(request.endpoint, random, given)
+        }
+    }
+}

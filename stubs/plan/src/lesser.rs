@@ -1,0 +1,28 @@
+//! SGLang's lesser routes: what stands beside its answers.
+
+use wire::failure::Failure;
+use wire::route::Route;
+
+use crate::reply::Reply;
+use crate::route::detail;
+use crate::stub::{Call, Stub};
+
+/// The answer of a lesser route.
+pub(crate) fn reply(route: Route, stub: &Stub, _call: &Call<'_>) -> Result<Reply, Failure> {
+    Ok(match route {
+        Route::HealthGenerate | Route::AbortRequest => Reply::empty(200),
+        Route::FlushCache => {
+            if let Some(cache) = &stub.engine.prefix_cache {
+                cache.reset();
+            }
+            let mut reply = Reply::text(FLUSHED.as_bytes().to_vec());
+            reply.headers.content_type = Some("");
+            reply
+        }
+        Route::Root => Reply::json(200, br#""SGLang is running""#.to_vec()),
+        _ => detail(404, "Not Found"),
+    })
+}
+
+/// What a flush is answered with.
+const FLUSHED: &str = "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n";

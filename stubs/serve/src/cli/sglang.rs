@@ -1,0 +1,163 @@
+//! `stubline serve sglang`: the real server's flags, by its own names.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure};
+use clap::Args;
+use plan::stub::{Parsers, Stub};
+use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
+
+use super::ignored::{Ignored, OfSglang};
+use super::{Checked, Common, Env};
+
+/// The context where neither a flag nor the model's folder tells one.
+const DEFAULT_CONTEXT: u64 = 131_072;
+/// How long uvicorn keeps an idle connection.
+const UVICORN_KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// Flags of `serve sglang`, by the real server's names.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the real server's switches")]
+pub struct SglangArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Longest prompt and answer together (default: what the tokenizer's folder says)
+    #[arg(long, value_name = "TOKENS", conflicts_with = "max_model_len")]
+    context_length: Option<u64>,
+    /// Split reasoning from content: `qwen3` or `deepseek-r1`
+    #[arg(long, value_name = "NAME")]
+    reasoning_parser: Option<String>,
+    /// Find tool calls in the text: `qwen25` or `hermes`
+    #[arg(long, value_name = "NAME")]
+    tool_call_parser: Option<String>,
+    /// Key that must be given as a bearer token
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Frames of /generate say what is new, not all so far
+    #[arg(long)]
+    incremental_streaming_output: bool,
+    /// Tokens of each chunk behind the first
+    #[arg(long, default_value_t = 1, value_name = "TOKENS")]
+    stream_interval: u32,
+    /// End every stream with usage
+    #[arg(long)]
+    stream_response_default_include_usage: bool,
+    /// Tell in usage how many prompt tokens the prefix cache had
+    #[arg(long)]
+    enable_cache_report: bool,
+    /// Serve /metrics, and tell the times of a request's stages
+    #[arg(long)]
+    enable_metrics: bool,
+    /// Find nothing in the prefix cache
+    #[arg(long)]
+    disable_radix_cache: bool,
+    /// Take and give token ids alone
+    #[arg(long)]
+    skip_tokenizer_init: bool,
+    /// Requests that run at a time (default: any number)
+    #[arg(long, value_name = "NUMBER")]
+    max_running_requests: Option<u64>,
+    /// Requests that wait for their turn (default: any number)
+    #[arg(long, value_name = "NUMBER")]
+    max_queued_requests: Option<u64>,
+    /// The HTTP parser whose heads to write: h11 or httptools
+    #[arg(long, default_value = "h11", value_name = "NAME")]
+    http: HttpParser,
+    /// Answer /health at once; the real server generates a token first, which takes a second
+    #[arg(long)]
+    fast_health: bool,
+    #[command(flatten)]
+    ignored: Ignored<OfSglang>,
+}
+
+/// An HTTP parser of uvicorn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum HttpParser {
+    /// What SGLang's own requirements bring.
+    H11,
+    /// What `uvicorn[standard]` brings.
+    Httptools,
+}
+
+impl SglangArgs {
+    /// Checks the flags and what the real server reads from the environment.
+    pub(super) fn checked(self, env: Env<'_>) -> anyhow::Result<Checked> {
+        self.ignored.warn();
+        ensure!(
+            self.stream_interval > 0,
+            "--stream-interval must be at least 1"
+        );
+        let mut common = self.common.clone();
+        if env("SGLANG_RUST_SERVER").as_deref() == Some("1") {
+            common.profile.get_or_insert("sglang-0.5.23-rust".into());
+        }
+        let mut dialect = common.dialect("sglang")?;
+        if self.http == HttpParser::Httptools {
+            dialect = dialect.with_httptools();
+        }
+        let keep_alive = match env("SGLANG_TIMEOUT_KEEP_ALIVE") {
+            None => UVICORN_KEEP_ALIVE,
+            Some(seconds) => seconds.parse().map(Duration::from_secs).map_err(|_| {
+                anyhow!("SGLANG_TIMEOUT_KEEP_ALIVE={seconds} is no number of seconds")
+            })?,
+        };
+        let in_folder = common.tokenizer.as_deref().and_then(context_of);
+        let context = self.context_length.or(in_folder).unwrap_or(DEFAULT_CONTEXT);
+        let mut checked = common.checked(dialect, "model", Some(context), Some(keep_alive))?;
+        self.apply(&mut checked.stub)?;
+        Ok(checked)
+    }
+
+    fn apply(self, stub: &mut Stub) -> anyhow::Result<()> {
+        stub.parsers = Parsers {
+            lax_tool_calls: false,
+            reasoning: self
+                .reasoning_parser
+                .as_deref()
+                .map(reasoning)
+                .transpose()?,
+            tools: self.tool_call_parser.as_deref().map(tools).transpose()?,
+        };
+        let streaming = &mut stub.streaming;
+        streaming.cache_report = self.enable_cache_report;
+        streaming.force_include_usage = self.stream_response_default_include_usage;
+        streaming.incremental = self.incremental_streaming_output;
+        streaming.stream_interval = self.stream_interval;
+        streaming.tells_stages = self.enable_metrics;
+        streaming.without_text = self.skip_tokenizer_init;
+        stub.engine.prefix_cache = (!self.disable_radix_cache).then(|| PrefixCache::new(1));
+        stub.front = Front {
+            allowed_origins: stub.dialect.allowed_origins(),
+            api_keys: self.api_key.into_iter().collect(),
+            serves_info: true,
+            serves_metrics: self.enable_metrics,
+            ..Front::default()
+        };
+        Ok(())
+    }
+}
+
+/// A reasoning parser by SGLang's name for it.
+fn reasoning(name: &str) -> anyhow::Result<ReasoningParser> {
+    match name {
+        "qwen3" => Ok(ReasoningParser::Qwen3),
+        "deepseek-r1" => Ok(ReasoningParser::DeepseekR1),
+        _ => bail!("--reasoning-parser {name}: use qwen3 or deepseek-r1"),
+    }
+}
+
+/// A tool parser by SGLang's name for it.
+fn tools(name: &str) -> anyhow::Result<ToolParser> {
+    match name {
+        "hermes" | "qwen25" => Ok(ToolParser::Hermes),
+        _ => bail!("--tool-call-parser {name}: use qwen25 or hermes"),
+    }
+}
+
+/// The context that a model's folder tells of.
+fn context_of(folder: &str) -> Option<u64> {
+    let config = std::fs::read(Path::new(folder).join("config.json")).ok()?;
+    let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
+    config.get("max_position_embeddings")?.as_u64()
+}

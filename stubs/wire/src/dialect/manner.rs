@@ -1,0 +1,91 @@
+//! How a server behaves where a plan is made: what plans ask instead of which server it is.
+
+use crate::route::Entry;
+
+/// The habits of a server, for those who lay out its answers.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a habit each")]
+pub struct Manner {
+    /// Browsers may send credentials, so an origin is named even if all are allowed.
+    pub allows_credentials: bool,
+    /// The finish names the end token, whichever it is.
+    pub ends_tell_token: bool,
+    /// Where a chat's finish stands.
+    pub finishes: Finishes,
+    /// What is held back while a stop string may follow.
+    pub holds: Holds,
+    /// Which paths need a key.
+    pub keyed: Keyed,
+    /// A path with a slash too many is sent on to the one without.
+    pub redirects_slashes: bool,
+    /// The model's name in an answer is the one that was asked for.
+    pub repeats_model: bool,
+    /// When a chat's roles are told.
+    pub roles: Roles,
+    /// The paths that it serves.
+    pub routes: &'static [Entry],
+    /// Each choice tells of itself: its own id, its own counts.
+    pub tells_choices: bool,
+    /// `continuous_usage_stats` does nothing without `include_usage`.
+    pub usage_needs_asking: bool,
+    /// The head of an `OpenAI` stream is sent with its first event.
+    pub waits_with_head: bool,
+}
+
+/// Where the finish of a chat's choice stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Finishes {
+    /// In chunks of their own behind all text of all choices.
+    Behind,
+    /// In the chunk of the choice's last text.
+    WithText,
+}
+
+/// When a chat's roles are told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Roles {
+    /// All of them before anything is said.
+    First,
+    /// Each before its choice's first text.
+    WithText,
+}
+
+/// What is held back while a stop string may follow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Holds {
+    /// As many characters as the longest stop string lacks one of.
+    Characters,
+    /// Whole steps, while the text's end may begin a stop string.
+    Steps,
+}
+
+/// Which paths need a key, by how they begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Keyed {
+    /// All others.
+    AllBut(&'static [&'static str]),
+    /// These.
+    Only(&'static [&'static str]),
+}
+
+impl Keyed {
+    /// Whether a path needs a key.
+    pub fn needs(self, path: &str) -> bool {
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
+        match self {
+            Self::AllBut(prefixes) => !begins(prefixes),
+            Self::Only(prefixes) => begins(prefixes),
+        }
+    }
+}
+
+/// What a server was started with, as far as it decides which requests are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// Longest prompt and answer together, in tokens.
+    pub context: Option<u64>,
+    /// There is a tool parser.
+    pub parses_tools: bool,
+    /// Nothing but token routes generates.
+    pub tokens_only: bool,
+}

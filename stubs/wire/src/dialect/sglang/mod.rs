@@ -1,0 +1,74 @@
+//! SGLang's server: its own `/generate` and its `OpenAI` routes.
+
+pub(super) mod chunk;
+mod completion;
+mod logprobs;
+pub(super) mod models;
+pub(super) mod native;
+pub(super) mod refusal;
+pub(super) mod request;
+pub(super) mod routes;
+mod schema;
+mod usage;
+pub(super) mod whole;
+
+pub use native::{Told, ToldChoice};
+
+use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Roles};
+use crate::dialect::uvicorn::Parser;
+
+/// What differs between versions and front ends.
+#[derive(Debug)]
+pub struct Profile {
+    /// `sglang-0.5.23`
+    pub name: &'static str,
+    /// The server's own version.
+    pub version: &'static str,
+    /// Which HTTP parser its uvicorn runs on; none for the front end in Rust.
+    pub(super) parser: Parser,
+}
+
+/// A profile is known by its name, and by what reads its HTTP.
+impl PartialEq for Profile {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || (self.name == other.name && self.parser == other.parser)
+    }
+}
+
+impl Eq for Profile {}
+
+/// All profiles, the newest first.
+pub static PROFILES: [Profile; 1] = [V0_5_23];
+
+/// The newest profile behind httptools.
+pub(super) static HTTPTOOLS: Profile = Profile {
+    parser: Parser::Httptools,
+    ..V0_5_23
+};
+
+const V0_5_23: Profile = Profile {
+    name: "sglang-0.5.23",
+    version: "0.5.23",
+    parser: Parser::H11,
+};
+
+/// How it behaves where plans are made.
+pub(super) const MANNER: Manner = Manner {
+    allows_credentials: true,
+    ends_tell_token: true,
+    finishes: Finishes::Behind,
+    holds: Holds::Steps,
+    keyed: Keyed::AllBut(&["/health", "/ready", "/metrics"]),
+    redirects_slashes: false,
+    repeats_model: true,
+    roles: Roles::WithText,
+    routes: routes::ROUTES,
+    tells_choices: true,
+    usage_needs_asking: false,
+    waits_with_head: true,
+};
+
+/// 32 hex digits.
+pub(super) fn response_id(high: u64, low: u64) -> String {
+    format!("{high:016x}{low:016x}")
+}

@@ -1,0 +1,506 @@
+//! SGLang's own answer: text, ids and `meta_info`.
+//!
+//! A stream says all so far in each frame, so what was said is kept as bytes and grown: a frame costs its
+//! own bytes and what is new, not the answer so far.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::chunk::{Choice, Chunk, Progress, TokenLogprob, TopLogprob};
+use crate::dialect::{Envelope, Meta};
+use crate::finish::{Finish, FinishReason, StopReason};
+use crate::json;
+use crate::request::NativeLogprobs;
+
+/// What was said of each choice of a stream.
+pub type Told = Vec<ToldChoice>;
+
+/// What was said of one choice, as JSON without its brackets and quotes.
+#[derive(Clone, Debug, Default)]
+pub struct ToldChoice {
+    ids: Vec<u8>,
+    lists: Option<Box<Lists>>,
+    text: Vec<u8>,
+    /// When its first frame went out, in Unix seconds.
+    first_sent: f64,
+    /// Seconds from the request to it.
+    first_seconds: f64,
+}
+
+/// Lists of logprobs.
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    input: Kinds,
+    output: Kinds,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Kinds {
+    tokens: List,
+    top: List,
+    asked: List,
+}
+
+/// A growing JSON list.
+#[derive(Clone, Debug, Default)]
+struct List {
+    json: Vec<u8>,
+    items: usize,
+    /// The items apart, where the list is told flat: values, ids.
+    values: Vec<u8>,
+    ids: Vec<u8>,
+    /// Items at its start without a value.
+    nulls: usize,
+}
+
+/// `weight_versions`: one version for all tokens.
+#[derive(Serialize)]
+pub(super) struct WeightVersion {
+    version: &'static str,
+    start: u64,
+    end: u64,
+}
+
+impl WeightVersion {
+    pub(super) const NAME: &'static str = "default";
+
+    pub(super) fn up_to(end: u64) -> Self {
+        Self {
+            version: Self::NAME,
+            start: 0,
+            end,
+        }
+    }
+}
+
+/// Appends the JSON of one frame.
+pub(super) fn encode(envelope: &Envelope, chunk: &Chunk<'_>, told: &mut Told, out: &mut Vec<u8>) {
+    let (Some(choice), Some(meta)) = (chunk.choices.first(), envelope.meta.as_deref()) else {
+        return;
+    };
+    let number = choice.index as usize;
+    if told.len() <= number {
+        told.resize_with(number + 1, ToldChoice::default);
+    }
+    let told = &mut told[number];
+    if meta.incremental {
+        told.forget();
+    }
+    told.take(meta, choice);
+    frame(envelope, meta, choice, told, Form::Frame, out);
+}
+
+/// Appends the JSON of a whole answer: an object, or a list of them.
+pub(super) fn encode_whole(envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+    let Some(meta) = envelope.meta.as_deref() else {
+        return;
+    };
+    if meta.is_list {
+        out.push(b'[');
+    }
+    for (number, choice) in answer.choices.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        let mut told = ToldChoice::default();
+        told.take(meta, choice);
+        frame(envelope, meta, choice, &told, Form::Whole, out);
+    }
+    if meta.is_list {
+        out.push(b']');
+    }
+}
+
+/// `meta_info` of a chat's choice.
+pub(super) fn meta_info(id: &str, meta: &Meta, choice: &Choice<'_>) -> Box<RawValue> {
+    let mut told = ToldChoice::default();
+    told.take(meta, choice);
+    let mut out = Vec::new();
+    write_meta(id, meta, choice, &told, Form::Whole, &mut out);
+    let json = String::from_utf8(out).expect("texts, ids and numbers are UTF-8");
+    RawValue::from_string(json).expect("an object was written")
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    Frame,
+    Whole,
+}
+
+fn frame(
+    envelope: &Envelope,
+    meta: &Meta,
+    choice: &Choice<'_>,
+    told: &ToldChoice,
+    form: Form,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'{');
+    if !meta.without_text {
+        out.extend_from_slice(br#""text":""#);
+        out.extend_from_slice(&told.text);
+        out.extend_from_slice(br#"","#);
+    }
+    out.extend_from_slice(br#""output_ids":["#);
+    out.extend_from_slice(&told.ids);
+    out.extend_from_slice(br#"],"meta_info":"#);
+    let id = envelope.id_of(choice.index);
+    write_meta(id, meta, choice, told, form, out);
+    if let Some(ids) = &choice.prompt_token_ids {
+        out.extend_from_slice(br#","prompt_token_ids":["#);
+        push_ids(ids, out);
+        out.push(b']');
+    }
+    if meta.is_list && form == Form::Frame {
+        member("index", choice.index, out);
+    }
+    out.push(b'}');
+}
+
+/// Appends `meta_info`.
+fn write_meta(
+    id: &str,
+    meta: &Meta,
+    choice: &Choice<'_>,
+    told: &ToldChoice,
+    form: Form,
+    out: &mut Vec<u8>,
+) {
+    let progress = choice.progress.unwrap_or_default();
+    let completion_tokens = progress.usage.completion_tokens.unwrap_or(0);
+    out.extend_from_slice(br#"{"id":""#);
+    json::escape_into(id, out);
+    out.extend_from_slice(br#"","finish_reason":"#);
+    finish_reason(choice.finish.as_ref(), completion_tokens, out);
+    let versions = [WeightVersion::up_to(completion_tokens)];
+    let Some(prompt_tokens) = progress.usage.prompt_tokens else {
+        // What never ran tells little.
+        member("weight_version", WeightVersion::NAME, out);
+        member("e2e_latency", progress.seconds, out);
+        member("weight_versions", versions, out);
+        member("completion_tokens", completion_tokens, out);
+        let sent = meta.started + progress.seconds;
+        member("response_sent_to_client_ts", sent, out);
+        return out.push(b'}');
+    };
+    member("prompt_tokens", prompt_tokens, out);
+    member("weight_version", WeightVersion::NAME, out);
+    member("num_retractions", 0, out);
+    let stages = meta.tells_stages.then(|| Stages::new(meta, told, progress));
+    if let Some(stages) = &stages {
+        stages.write_start(out);
+    }
+    if let (Some(asked), Some(lists)) = (&meta.logprobs, &told.lists) {
+        lists.write(asked, completion_tokens, out);
+    }
+    let reasoning_tokens = progress.usage.reasoning_tokens.unwrap_or(0);
+    member("reasoning_tokens", reasoning_tokens, out);
+    member("completion_tokens", completion_tokens, out);
+    let cached = progress.usage.cache.map_or(0, |cache| cache.cached);
+    member("cached_tokens", cached, out);
+    let is_last = choice.finish.is_some();
+    if is_last {
+        member("weight_versions", versions, out);
+    }
+    let details = (cached > 0).then(|| super::chunk::CachedDetails::new(cached));
+    member("cached_tokens_details", details, out);
+    member("dp_rank", (), out);
+    if is_last {
+        member("e2e_latency", progress.seconds, out);
+        if let Some(stages) = &stages {
+            stages.write_end(form, out);
+        }
+    }
+    if form == Form::Whole || progress.is_first {
+        let sent = meta.started + progress.seconds;
+        member("response_sent_to_client_ts", sent, out);
+    }
+    out.push(b'}');
+}
+
+/// Times of a request's way through the server.
+struct Stages {
+    started: f64,
+    first: f64,
+    first_sent: f64,
+    seconds: f64,
+    tokens: u64,
+}
+
+impl Stages {
+    fn new(meta: &Meta, told: &ToldChoice, progress: Progress) -> Self {
+        Self {
+            started: meta.started,
+            first: told.first_seconds,
+            first_sent: told.first_sent,
+            seconds: progress.seconds,
+            tokens: progress.usage.completion_tokens.unwrap_or(0),
+        }
+    }
+
+    fn write_start(&self, out: &mut Vec<u8>) {
+        member("storage_prefetch_wait", 0.0, out);
+        member("storage_staging_wait", 0.0, out);
+        member("forward_entry_time", self.started, out);
+        member("prefill_finished_time", self.started + self.first, out);
+        member("queue_time", 0.0, out);
+    }
+
+    fn write_end(&self, form: Form, out: &mut Vec<u8>) {
+        member("request_received_ts", self.started, out);
+        member("first_token_latency", self.first, out);
+        member("api_server_dispatch_finish_ts", self.started, out);
+        if form == Form::Frame {
+            member("response_sent_to_client_ts", self.first_sent, out);
+        }
+        member("request_finished_ts", self.started + self.seconds, out);
+        #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
+        let tokens = self.tokens.saturating_sub(1) as f64;
+        let decoding = (self.seconds - self.first).max(1e-6);
+        member("decode_throughput", tokens / decoding, out);
+    }
+}
+
+/// Appends `,"name":value`.
+fn member(name: &str, value: impl Serialize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    serde_json::to_writer(out, &value).expect("strings and numbers encode");
+}
+
+#[derive(Serialize)]
+struct Matched<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    matched: Option<&'a StopReason<'a>>,
+}
+
+#[derive(Serialize)]
+struct Length {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    length: u64,
+}
+
+#[derive(Serialize)]
+struct Aborted {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'static str,
+    status_code: (),
+    err_type: (),
+}
+
+#[derive(Serialize)]
+struct Queued<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_code: Option<u16>,
+    message: &'a str,
+}
+
+/// What a request is told that finds the queue full.
+pub(super) const QUEUE_FULL: &str = "The request queue is full.";
+
+fn finish_reason(finish: Option<&Finish<'_>>, length: u64, out: &mut Vec<u8>) {
+    let Some(finish) = finish else {
+        return out.extend_from_slice(b"null");
+    };
+    let kind = finish.reason.as_str();
+    let written = match (finish.reason, &finish.stop_reason) {
+        (FinishReason::Length, _) => serde_json::to_writer(out, &Length { kind, length }),
+        (FinishReason::Abort, Some(StopReason::Text(message))) => serde_json::to_writer(
+            out,
+            &Queued {
+                kind,
+                status_code: (message == QUEUE_FULL).then_some(503),
+                message,
+            },
+        ),
+        (FinishReason::Abort, _) => serde_json::to_writer(
+            out,
+            &Aborted {
+                kind,
+                message: "Aborted",
+                status_code: (),
+                err_type: (),
+            },
+        ),
+        (_, matched) => serde_json::to_writer(
+            out,
+            &Matched {
+                kind,
+                matched: matched.as_ref(),
+            },
+        ),
+    };
+    written.expect("strings and numbers encode");
+}
+
+fn push_ids(ids: &[u32], out: &mut Vec<u8>) {
+    for (number, id) in ids.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        crate::http1::write_number(*id as usize, out);
+    }
+}
+
+impl ToldChoice {
+    /// Forgets what was said, but not when the first was.
+    fn forget(&mut self) {
+        self.text.clear();
+        self.ids.clear();
+        self.lists = None;
+    }
+
+    /// Adds what a frame brings.
+    fn take(&mut self, meta: &Meta, choice: &Choice<'_>) {
+        if let Some(progress) = choice.progress.filter(|progress| progress.is_first) {
+            self.first_seconds = progress.seconds;
+            self.first_sent = meta.started + progress.seconds;
+        }
+        if let Some(text) = &choice.delta.content {
+            json::escape_into(text, &mut self.text);
+        }
+        if let Some(ids) = choice.token_ids.as_deref().filter(|ids| !ids.is_empty()) {
+            if !self.ids.is_empty() {
+                self.ids.push(b',');
+            }
+            push_ids(ids, &mut self.ids);
+        }
+        if let Some(asked) = &meta.logprobs {
+            let lists = self.lists.get_or_insert_default();
+            for token in choice.prompt_logprobs.iter().flatten().flatten() {
+                lists.input.push(asked, token);
+            }
+            for token in choice.logprobs.iter().flatten() {
+                lists.output.push(asked, token);
+            }
+        }
+    }
+}
+
+impl Lists {
+    fn write(&self, asked: &NativeLogprobs, tokens: u64, out: &mut Vec<u8>) {
+        self.input.tokens.write("input_token_logprobs", out);
+        self.output.tokens.write("output_token_logprobs", out);
+        member("output_token_logprobs_length", tokens, out);
+        if asked.top > 0 {
+            for (is_flat, name, list) in [
+                (asked.flat.input, "input_top_logprobs", &self.input.top),
+                (asked.flat.output, "output_top_logprobs", &self.output.top),
+            ] {
+                if is_flat {
+                    list.write_flat(name, asked.top, out);
+                } else {
+                    list.write(name, out);
+                }
+            }
+        }
+        if !asked.token_ids.is_empty() {
+            self.input.asked.write("input_token_ids_logprobs", out);
+            self.output.asked.write("output_token_ids_logprobs", out);
+        }
+    }
+}
+
+impl Kinds {
+    fn push(&mut self, asked: &NativeLogprobs, token: &TokenLogprob) {
+        self.tokens.start();
+        let text = asked.with_text.then_some(&*token.token);
+        entry(token.logprob, token.id, text, &mut self.tokens.json);
+        let is_known = token.logprob.is_some();
+        if asked.top > 0 {
+            self.top.push(asked, is_known, &token.top);
+        }
+        if !asked.token_ids.is_empty() {
+            self.asked.push(asked, is_known, &token.asked);
+        }
+    }
+}
+
+impl List {
+    fn start(&mut self) {
+        if self.items > 0 {
+            self.json.push(b',');
+        }
+        self.items += 1;
+    }
+
+    /// Adds a token's list, or null where there is none.
+    fn push(&mut self, asked: &NativeLogprobs, is_known: bool, tokens: &[TopLogprob]) {
+        self.start();
+        if !is_known {
+            self.nulls += 1;
+            return self.json.extend_from_slice(b"null");
+        }
+        self.json.push(b'[');
+        for (number, token) in tokens.iter().enumerate() {
+            if number > 0 {
+                self.json.push(b',');
+            }
+            let text = asked.with_text.then_some(&*token.token);
+            entry(Some(token.logprob), token.id, text, &mut self.json);
+            for flat in [&mut self.values, &mut self.ids] {
+                if !flat.is_empty() {
+                    flat.push(b',');
+                }
+            }
+            number_into(token.logprob, &mut self.values);
+            push_ids(&[token.id], &mut self.ids);
+        }
+        self.json.push(b']');
+    }
+
+    fn write(&self, name: &str, out: &mut Vec<u8>) {
+        named(name, "", &self.json, out);
+    }
+
+    fn write_flat(&self, name: &str, top: usize, out: &mut Vec<u8>) {
+        named(name, "_val_flat", &self.values, out);
+        named(name, "_idx_flat", &self.ids, out);
+        let mut shape = String::new();
+        write!(shape, "{},{top}", self.items - self.nulls).expect("a String takes all");
+        named(name, "_shape", shape.as_bytes(), out);
+        member(&format!("{name}_null_prefix"), self.nulls, out);
+    }
+}
+
+/// Appends `,"name":[items]`.
+fn named(name: &str, suffix: &str, items: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(suffix.as_bytes());
+    out.extend_from_slice(b"\":[");
+    out.extend_from_slice(items);
+    out.push(b']');
+}
+
+/// Appends `[logprob,id,text]`.
+fn entry(logprob: Option<f32>, id: u32, text: Option<&str>, out: &mut Vec<u8>) {
+    out.push(b'[');
+    match logprob {
+        Some(logprob) => number_into(logprob, out),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b',');
+    push_ids(&[id], out);
+    match text {
+        Some(text) => {
+            out.extend_from_slice(b",\"");
+            json::escape_into(text, out);
+            out.extend_from_slice(b"\"]");
+        }
+        None => out.extend_from_slice(b",null]"),
+    }
+}
+
+/// Appends a 32-bit float as the 64-bit one that it is in Python.
+fn number_into(number: f32, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &f64::from(number)).expect("numbers encode");
+}

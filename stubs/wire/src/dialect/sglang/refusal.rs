@@ -1,0 +1,177 @@
+//! What SGLang says to requests that it cannot serve.
+
+use serde::Serialize;
+
+use crate::failure::{ErrorObject, Failure};
+use crate::python;
+use crate::request::{Endpoint, Request, ToolChoice};
+
+use super::chunk::FlatError;
+use super::native::QUEUE_FULL;
+
+/// Checks what needs no prompt.
+pub(crate) fn check_parts(request: &Request<'_>) -> Result<(), Failure> {
+    let plain = |message: String| Err(Failure::bad_request(message, None));
+    let model = request.model.as_deref().unwrap_or_default();
+    if let Some((_, adapter)) = model.split_once(':') {
+        return plain(format!(
+            "LoRA adapter '{adapter}' was requested, but LoRA is not enabled. Please launch the server with --enable-lora flag and preload adapters using --lora-paths or /load_lora_adapter endpoint."
+        ));
+    }
+    let tool_names = request.template.tool_names();
+    match &request.template.tool_choice {
+        Some(ToolChoice::Required) if tool_names.is_empty() => {
+            return plain("Tools cannot be empty if tool choice is set to required.".into());
+        }
+        Some(ToolChoice::Named(name)) if !tool_names.iter().any(|known| known == name) => {
+            return plain(format!("Tool '{name}' not found in tools list."));
+        }
+        _ => {}
+    }
+    if request.template.has_own_template {
+        return plain("Request-supplied chat_template is not allowed. Start the server with --trust-request-chat-template to permit it.".into());
+    }
+    Ok(())
+}
+
+/// Checks sampling parameters, in the server's order; `prompt` tokens stand in a context of `context`.
+pub(crate) fn check_sampling(
+    request: &Request<'_>,
+    prompt: u64,
+    context: Option<u64>,
+) -> Result<(), Failure> {
+    let sampling = &request.sampling;
+    let plain = |message: String| Err(Failure::bad_request(message, None));
+    let asked = sampling.max_tokens.map_or(0, |(_, asked)| asked);
+    let total = asked.max(0) + i128::from(prompt);
+    if let Some(context) = context.filter(|context| total > i128::from(*context)) {
+        return plain(format!(
+            "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total of {total} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."
+        ));
+    }
+    let shown = |name: &str, number: f64| {
+        let wishes = request.wishes.as_deref();
+        if wishes.is_some_and(|wishes| wishes.whole_numbers.contains(&name)) {
+            format!("{number:.0}")
+        } else {
+            python::float(number)
+        }
+    };
+    if !(sampling.temperature.is_finite() && sampling.temperature >= 0.0) {
+        let shown = shown("temperature", sampling.temperature);
+        return plain(format!(
+            "temperature must be a non-negative finite number, got {shown}."
+        ));
+    }
+    if !(sampling.top_p > 0.0 && sampling.top_p <= 1.0) {
+        let shown = shown("top_p", sampling.top_p);
+        return plain(format!("top_p must be in (0, 1], got {shown}."));
+    }
+    if !(0.0..=1.0).contains(&sampling.min_p) {
+        let shown = shown("min_p", sampling.min_p);
+        return plain(format!("min_p must be in [0, 1], got {shown}."));
+    }
+    if asked < 0 {
+        return plain(format!("max_new_tokens must be at least 0, got {asked}."));
+    }
+    if request.endpoint != Endpoint::Generate && sampling.n == 0 {
+        return Err(Failure::Error(ErrorObject {
+            message: "range() arg 3 must not be zero".into(),
+            kind: "BadRequest",
+            param: None,
+            code: 400,
+        }));
+    }
+    Ok(())
+}
+
+/// The answer to a prompt of `tokens` tokens beyond a context of `context`.
+pub(crate) fn prompt_too_long(tokens: u64, context: u64) -> Failure {
+    let message = format!(
+        "The input ({tokens} tokens) is longer than the model's context length ({context} tokens)."
+    );
+    Failure::bad_request(message, None)
+}
+
+/// The answer to a request without a prompt.
+pub(crate) fn no_prompts(endpoint: Endpoint) -> Failure {
+    let message = match endpoint {
+        Endpoint::Generate => "Either text, input_ids or input_embeds should be provided.",
+        _ => "Prompt cannot be empty",
+    };
+    Failure::bad_request(message, None)
+}
+
+/// The answer to a request that finds the queue full.
+pub(crate) fn queue_full() -> Failure {
+    Failure::Error(ErrorObject {
+        message: QUEUE_FULL.into(),
+        kind: "503",
+        param: None,
+        code: 503,
+    })
+}
+
+#[derive(Serialize)]
+struct Native<'a> {
+    error: NativeError<'a>,
+}
+
+#[derive(Serialize)]
+struct NativeError<'a> {
+    message: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retryable: Option<bool>,
+}
+
+/// Appends a failure as the endpoint's routes write it.
+pub(crate) fn encode(endpoint: Option<Endpoint>, failure: &Failure, out: &mut Vec<u8>) {
+    let Failure::Error(error) = failure else {
+        return failure.encode(out);
+    };
+    let is_checked = error.kind == "BadRequestError";
+    let written = if endpoint == Some(Endpoint::Generate) && is_checked {
+        let error = NativeError {
+            message: &error.message,
+            kind: None,
+            code: None,
+            retryable: None,
+        };
+        serde_json::to_writer(out, &Native { error })
+    } else {
+        let flat = FlatError {
+            object: "error",
+            message: &error.message,
+            kind: error.kind,
+            param: (),
+            code: error.code,
+        };
+        serde_json::to_writer(out, &flat)
+    };
+    written.expect("strings and numbers encode");
+}
+
+/// Appends the event that a stream of `/generate` consists of where the request is refused; false if it
+/// is refused before it is known to stream.
+pub(crate) fn encode_event(failure: &Failure, out: &mut Vec<u8>) -> bool {
+    let Failure::Error(error) = failure else {
+        return false;
+    };
+    if error.kind != "BadRequestError" {
+        return false;
+    }
+    let error = NativeError {
+        message: &error.message,
+        kind: Some("invalid_request_error"),
+        code: Some(error.code),
+        retryable: Some(false),
+    };
+    out.extend_from_slice(b"data: ");
+    serde_json::to_writer(&mut *out, &Native { error }).expect("strings and numbers encode");
+    out.extend_from_slice(b"\n\n");
+    true
+}
