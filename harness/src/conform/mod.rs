@@ -15,7 +15,7 @@ mod stream;
 mod structure;
 
 use wire::http1::WholeRequest;
-use wire::recording::{difference, normalised};
+use wire::recording::{Rules, difference, normalised};
 
 use corpus::{Corpus, Recorded};
 use live::{Facts, Server};
@@ -86,8 +86,8 @@ fn run(
 fn exact(server: &Server<'_>, recorded: &Recorded) -> anyhow::Result<Outcome> {
     let received = server.exchange(&recorded.request)?;
     let told = difference(
-        &normalised(&recorded.response),
-        &normalised(&received.bytes),
+        &normalised(&recorded.response, &Rules::VLLM),
+        &normalised(&received.bytes, &Rules::VLLM),
     );
     let late = match received.end {
         End::TimedOut => " (the answer was not complete in time)",

@@ -1,6 +1,6 @@
 //! Whether a JSON value is built like a recorded one, whatever its texts, counts, ids and times.
 
-use wire::recording::id_form;
+use wire::recording::Rules;
 
 use super::json::Json;
 
@@ -142,8 +142,8 @@ impl Place<'_> {
         if FIXED.contains(&self.key) && recorded != actual {
             return differs(recorded);
         }
-        if let Some((prefix, digits)) = id_form(recorded) {
-            let fits = id_form(actual) == Some((prefix, digits));
+        if let Some((prefix, digits)) = Rules::VLLM.id_form(recorded) {
+            let fits = Rules::VLLM.id_form(actual) == Some((prefix, digits));
             let told = || format!("{path} is {actual:?}, not `{prefix}` and {digits} hex digits");
             return (!fits).then(told);
         }

@@ -1,7 +1,7 @@
 //! Whether a live server's response is built like the recorded one.
 
 use wire::http1::WholeResponse;
-use wire::recording::normalised;
+use wire::recording::{Rules, normalised};
 
 use super::json::Json;
 use super::live::Facts;
@@ -126,7 +126,8 @@ fn bodies(wanted: &WholeResponse, found: &WholeResponse, facts: &Facts) -> Optio
     let (recorded, actual) = (text(&wanted.body), text(&found.body));
     if wanted.status >= 400 {
         let recorded = facts.own_words(&recorded);
-        let same = normalised(recorded.as_bytes()) == normalised(actual.as_bytes());
+        let same = normalised(recorded.as_bytes(), &Rules::VLLM)
+            == normalised(actual.as_bytes(), &Rules::VLLM);
         return (!same).then(|| format!("the body is {actual}; recorded is {recorded}"));
     }
     match (Json::parse(&recorded), Json::parse(&actual)) {

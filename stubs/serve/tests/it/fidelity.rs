@@ -1,27 +1,23 @@
-//! Every recorded case of vLLM that is imitated, byte for byte over a socket.
+//! Every recorded case, byte for byte over a socket.
+//!
+//! `STUBLINE_CASES=default/chat` runs only the cases whose configuration and name hold this text.
 
-use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+mod corpus; // where recordings are and what plays them
+mod exchange; // a request sent as it was sent
+mod meanwhile; // exchanges with something else going on
+
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use plan::replay::Replay;
 use serde::Deserialize;
-use wire::recording::{difference, normalised};
+use serve::replay::{Plays, load};
+use serve::server::{Config, Server};
+use wire::recording::{Rules, difference, normalised};
 
-use crate::support::{Stub, fixtures};
-
-#[derive(Deserialize)]
-struct Config {
-    cases: Vec<Case>,
-    env: HashMap<String, String>,
-    flags: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    name: String,
-}
+use crate::support::{Client, Stub, fixtures};
+use corpus::{Case, Configuration, Corpus, Native, is_any, is_rust};
 
 #[derive(Deserialize)]
 struct Known {
@@ -37,45 +33,154 @@ struct KnownCase {
     reason: String,
 }
 
-const CORPORA: [&str; 3] = ["vllm-0.33.0", "vllm-0.32.0", "vllm-0.32.0-cpu-engine"];
-/// Of all recorded cases, how many may be known to differ.
-const MOST_KNOWN_PERCENT: usize = 3;
+const VLLM_0_33_0: Corpus = Corpus {
+    folder: "vllm-0.33.0",
+    has: is_any,
+    words: &[
+        "vllm",
+        "--workers",
+        "1",
+        "--profile",
+        "vllm-0.33.0",
+        "--model",
+        "tiny-model",
+    ],
+    more_words: &[],
+    tokenizer: "tokenizers/bpe",
+    rules: Rules::VLLM,
+    native: None,
+};
+const VLLM_0_32_0: Corpus = Corpus {
+    folder: "vllm-0.32.0",
+    words: &[
+        "vllm",
+        "--workers",
+        "1",
+        "--profile",
+        "vllm-0.32.0",
+        "--model",
+        "tiny-model",
+    ],
+    ..VLLM_0_33_0
+};
+const VLLM_CPU_ENGINE: Corpus = Corpus {
+    folder: "vllm-0.32.0-cpu-engine",
+    ..VLLM_0_32_0
+};
+const SGLANG: Corpus = Corpus {
+    folder: "sglang-0.5.23",
+    has: |configuration| !is_rust(configuration),
+    words: &["sglang", "--workers", "1", "--profile", "sglang-0.5.23"],
+    more_words: &[("httptools", &["--http", "httptools"])],
+    tokenizer: "wire/sglang-0.5.23/stub-model",
+    rules: Rules::SGLANG,
+    // An abort takes effect with the next token.
+    native: Some(Native { events: 5 }),
+};
+const SGLANG_RUST: Corpus = Corpus {
+    has: is_rust,
+    words: &[
+        "sglang",
+        "--workers",
+        "1",
+        "--profile",
+        "sglang-0.5.23-rust",
+    ],
+    more_words: &[],
+    native: Some(Native { events: 4 }),
+    ..SGLANG
+};
 
-fn start(corpus: &str, config: &Config) -> Stub {
-    let profile = corpus.trim_end_matches("-cpu-engine");
-    let scripts = fixtures().join(format!("wire/{corpus}/scripts.json"));
-    let scripts = format!("script:{}", scripts.display());
-    let tokenizer = fixtures().join("tokenizers/bpe");
-    let mut words = vec!["vllm", "--workers", "1", "--profile", profile];
-    words.extend(["--model", "tiny-model", "--source", &scripts]);
-    words.extend(["--tokenizer", tokenizer.to_str().unwrap()]);
-    words.extend(config.flags.iter().map(String::as_str));
-    Stub::start_with(words, |name| config.env.get(name).cloned())
+/// Corpora, and how many percent of their cases may be known to differ.
+const LIMITS: [(&[&Corpus], usize); 3] = [
+    (&[&VLLM_0_33_0, &VLLM_0_32_0, &VLLM_CPU_ENGINE], 3),
+    (&[&SGLANG], 3),
+    (&[&SGLANG_RUST], 10),
+];
+
+/// Cases of a configuration that were run, and those that differ, each with how.
+#[derive(Default)]
+struct Found {
+    run: HashSet<String>,
+    different: Vec<(String, String)>,
 }
 
-/// Sends recorded bytes and reads until the connection is closed or the response is complete.
-fn exchange(address: SocketAddr, name: &str, request: &[u8], expected: usize) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(if name.contains("slow") {
-            4000
-        } else {
-            300
-        })))
-        .unwrap();
-    stream.write_all(request).unwrap();
-    if name.starts_with("session-half-close") {
-        stream.shutdown(Shutdown::Write).unwrap();
-    }
-    let mut response = Vec::new();
-    let mut buffer = vec![0; 65536];
-    while response.len() < expected {
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => response.extend_from_slice(&buffer[..count]),
+impl Found {
+    fn add(&mut self, corpus: &Corpus, case: &Case, ours: &[u8]) {
+        let rules = corpus.rules.of_page(case.path());
+        let (mut expected, mut ours) =
+            (normalised(&case.response, &rules), normalised(ours, &rules));
+        if case.name.starts_with("get-metrics") {
+            (expected, ours) = (metrics_page(&expected), metrics_page(&ours));
+        }
+        if case.name.starts_with("session-disconnect") && ours.len() > expected.len() {
+            // The client went away here; the server had more to say.
+            ours.truncate(ours.floor_char_boundary(expected.len()));
+        }
+        self.run.insert(case.name.clone());
+        if let Some(how) = difference(&expected, &ours) {
+            self.different.push((case.name.clone(), short(&how)));
         }
     }
-    response
+}
+
+/// Both sides of a difference, each cut.
+fn short(how: &str) -> String {
+    let cut = |line: &str| line.chars().take(150).collect::<String>();
+    how.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs the cases of a configuration whose names are `chosen`.
+fn compared(
+    corpus: &Corpus,
+    configuration: &Configuration,
+    chosen: &dyn Fn(&str) -> bool,
+) -> Found {
+    let cases = configuration.cases().filter(|case| chosen(&case.name));
+    let (held, plain): (Vec<Case>, Vec<Case>) =
+        cases.partition(|case| corpus.native.is_some() && case.waits());
+    let mut found = Found::default();
+    std::thread::scope(|scope| {
+        let wait = |case| scope.spawn(move || meanwhile::exchanges(corpus, configuration, case));
+        let threads: Vec<_> = held.iter().map(wait).collect();
+        if !plain.is_empty() {
+            let stub = corpus.start(configuration, &[]);
+            for case in &plain {
+                prepare(&stub, corpus, configuration, &case.name);
+                found.add(corpus, case, &exchange::exchange(stub.address(), case));
+            }
+            stub.stop();
+        }
+        for (case, thread) in held.iter().zip(threads) {
+            let responses = thread.join().unwrap();
+            for (case, ours) in std::iter::once(case)
+                .chain(case.aux.as_deref())
+                .zip(responses)
+            {
+                found.add(corpus, case, &ours);
+            }
+        }
+    });
+    found
+}
+
+/// Brings the prefix cache into the state that it had when the case was recorded.
+fn prepare(stub: &Stub, corpus: &Corpus, configuration: &Configuration, name: &str) {
+    if corpus.native.is_none() {
+        return;
+    }
+    let mut client = stub.client();
+    let authorization = configuration.authorization();
+    let flush = format!(
+        "POST /flush_cache HTTP/1.1\r\nHost: a\r\n{authorization}Content-Length: 0\r\n\r\n"
+    );
+    client.send(flush.as_bytes());
+    client.response().expect("an answer");
+    if let Some(first) = name.strip_suffix("-repeat") {
+        let mut client: Client = stub.client();
+        client.send(&configuration.case(first).request);
+        client.response().expect("an answer");
+    }
 }
 
 /// A metrics page without what depends on time and on what was served before: every sample's number,
@@ -110,119 +215,151 @@ fn metrics_page(text: &str) -> String {
     out
 }
 
-/// Cases of a configuration that differ, each with how.
-fn differing(corpus: &str, configuration: &Path) -> (usize, Vec<(String, String)>) {
-    let config = std::fs::read_to_string(configuration.join("cases.json")).unwrap();
-    let config: Config = serde_json::from_str(&config).unwrap();
-    let stub = start(corpus, &config);
-    let mut different = Vec::new();
-    for Case { name } in &config.cases {
-        let read = |end: &str| std::fs::read(configuration.join(format!("{name}.{end}.http")));
-        let (request, expected) = (read("request").unwrap(), read("response").unwrap());
-        let is_page = name.starts_with("get-metrics");
-        let length = if is_page { usize::MAX } else { expected.len() };
-        let ours = exchange(stub.address(), name, &request, length);
-        let (mut expected, mut ours) = (normalised(&expected), normalised(&ours));
-        if is_page {
-            (expected, ours) = (metrics_page(&expected), metrics_page(&ours));
-        }
-        if name.starts_with("session-disconnect") && ours.len() > expected.len() {
-            // The client went away here; the server had more to say.
-            ours.truncate(ours.floor_char_boundary(expected.len()));
-        }
-        if let Some(how) = difference(&expected, &ours) {
-            different.push((name.clone(), how));
-        }
-    }
-    stub.stop();
-    (config.cases.len(), different)
-}
-
-fn configurations(corpus: &str) -> Vec<PathBuf> {
-    let folder = std::fs::read_dir(fixtures().join("wire").join(corpus)).unwrap();
-    let paths = folder.map(|entry| entry.unwrap().path());
-    let mut configurations: Vec<_> = paths.filter(|path| path.is_dir()).collect();
-    configurations.sort();
-    configurations
-}
-
-fn known() -> Known {
+fn known() -> Vec<KnownCase> {
     let known = std::fs::read_to_string(fixtures().join("known.toml")).unwrap();
-    toml::from_str(&known).unwrap()
+    toml::from_str::<Known>(&known).unwrap().case
 }
 
-fn check(corpus: &str) {
-    let (configurations, known) = (configurations(corpus), known());
-    let mut known: Vec<_> = known
-        .case
-        .iter()
-        .filter(|case| case.corpus == corpus)
-        .collect();
-    let mut count = 0;
-    let mut report = Vec::new();
-    // Side by side, since some wait for what a recording waited for.
-    let found: Vec<_> = std::thread::scope(|scope| {
-        let start = |configuration| scope.spawn(move || differing(corpus, configuration));
-        let threads: Vec<_> = configurations.iter().map(|path| start(&**path)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    for (configuration, (cases, different)) in configurations.iter().zip(found) {
-        let config = configuration.file_name().unwrap().to_str().unwrap();
-        count += cases;
-        for (name, how) in different {
-            let listed = |case: &&KnownCase| case.config == config && case.case == name;
-            match known.iter().position(listed) {
-                Some(index) => drop(known.swap_remove(index)),
-                None => report.push(format!("{config}/{name}:\n{how}")),
-            }
-        }
+impl KnownCase {
+    fn is_of(&self, corpus: &Corpus) -> bool {
+        self.corpus == corpus.folder && (corpus.has)(&self.config)
     }
-    for case in known {
-        report.push(format!(
-            "{}/{} is listed as known and passes",
-            case.config, case.case
-        ));
+}
+
+fn check(corpus: &Corpus) {
+    let filter = std::env::var("STUBLINE_CASES").unwrap_or_default();
+    let (configurations, known) = (corpus.configurations(), known());
+    // Side by side, since some wait for what a recording waited for.
+    let found: Vec<Found> = std::thread::scope(|scope| {
+        let filter = &filter;
+        let run = |configuration| scope.spawn(move || one_of(corpus, configuration, filter));
+        let threads: Vec<_> = configurations.iter().map(run).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.collect()
+    });
+    let (mut count, mut report, mut failed) = (0, Vec::new(), 0);
+    for (configuration, found) in configurations.iter().zip(found) {
+        let config = &configuration.name;
+        let known = known.iter().filter(|known| known.is_of(corpus));
+        let known: HashSet<&str> = known
+            .filter(|known| known.config == *config && found.run.contains(&known.case))
+            .map(|known| &*known.case)
+            .collect();
+        let differs: HashSet<&str> = found.different.iter().map(|(name, _)| &**name).collect();
+        let passing = known.difference(&differs);
+        let passing = passing.map(|case| format!("{config}/{case} is listed as known and passes"));
+        let unknown = found.different.iter();
+        let unknown = unknown.filter(|(name, _)| !known.contains(&**name));
+        let unknown = unknown.map(|(name, how)| format!("{config}/{name}:\n{how}"));
+        let lines: Vec<String> = passing.chain(unknown).collect();
+        count += found.run.len();
+        failed += lines.len();
+        if !lines.is_empty() {
+            let (lines, run) = (lines.len(), found.run.len());
+            report.push(format!("{config}: {lines} of {run}"));
+        }
+        report.splice(0..0, lines);
     }
     assert!(
-        report.is_empty(),
-        "of {count} cases:\n{}",
+        failed == 0,
+        "{failed} of {count} cases:\n{}",
         report.join("\n")
     );
+}
+
+fn one_of(corpus: &Corpus, configuration: &Configuration, filter: &str) -> Found {
+    let chosen = |name: &str| format!("{}/{name}", configuration.name).contains(filter);
+    compared(corpus, configuration, &chosen)
 }
 
 #[test]
 fn few_cases_are_known_to_differ() {
     let known = known();
-    assert!(known.case.iter().all(|case| !case.reason.is_empty()));
-    let count = |corpus: &str| -> usize {
-        let cases = |path: PathBuf| {
-            let config = std::fs::read_to_string(path.join("cases.json")).unwrap();
-            serde_json::from_str::<Config>(&config).unwrap().cases.len()
+    assert!(known.iter().all(|case| !case.reason.is_empty()));
+    for (corpora, percent) in LIMITS {
+        let of_these = |case: &&KnownCase| corpora.iter().any(|corpus| case.is_of(corpus));
+        let known = known.iter().filter(of_these).count();
+        let count = |corpus: &&Corpus| -> usize {
+            let configurations = corpus.configurations();
+            configurations.iter().map(Configuration::count).sum()
         };
-        configurations(corpus).into_iter().map(cases).sum()
-    };
-    let count: usize = CORPORA.into_iter().map(count).sum();
-    let known = known.case.len();
-    assert!(
-        known * 100 <= MOST_KNOWN_PERCENT * count,
-        "{known} of {count} are listed as known"
-    );
+        let count: usize = corpora.iter().map(count).sum();
+        let name = corpora[0].folder;
+        assert!(known * 100 <= percent * count, "{name}: {known} of {count}");
+    }
+}
+
+#[test]
+fn known_cases_are_recorded() {
+    for case in known() {
+        let corpora = LIMITS.iter().flat_map(|(corpora, _)| *corpora);
+        let corpus = corpora.into_iter().find(|corpus| case.is_of(corpus));
+        let configurations = corpus.expect("a corpus").configurations();
+        let recorded = configurations.iter().any(|configuration| {
+            let names = |found: &wire::recording::Case| {
+                found.name == case.case || found.aux.as_ref() == Some(&case.case)
+            };
+            configuration.name == case.config && configuration.index.cases.iter().any(names)
+        });
+        assert!(recorded, "{}/{}/{}", case.corpus, case.config, case.case);
+    }
+}
+
+#[test]
+fn all_recordings_are_enumerated() {
+    for (corpora, _) in LIMITS {
+        for configuration in corpora.iter().flat_map(|corpus| corpus.configurations()) {
+            assert_eq!(
+                configuration.count(),
+                configuration.responses(),
+                "{}",
+                configuration.name
+            );
+        }
+    }
+}
+
+/// What is sent and compared is as recorded: a server that says what was recorded passes.
+#[test]
+fn played_recordings_do_not_differ() {
+    for corpus in [&SGLANG, &SGLANG_RUST] {
+        for configuration in corpus.configurations() {
+            let replay = Arc::new(Replay::new(load(&configuration.folder).unwrap()));
+            let server = Server::replay(&Config::default(), replay, Plays::default()).unwrap();
+            let mut found = Found::default();
+            for case in configuration.cases().filter(|case| case.aux.is_none()) {
+                let ours = exchange::exchange(server.address(), &case);
+                found.add(corpus, &case, &ours);
+            }
+            server.stop(Duration::ZERO).unwrap();
+            assert_eq!(found.different, [], "{}", configuration.name);
+        }
+    }
 }
 
 #[test]
 fn vllm_0_33_0() {
-    check(CORPORA[0]);
+    check(&VLLM_0_33_0);
 }
 
 #[test]
 fn vllm_0_32_0() {
-    check(CORPORA[1]);
+    check(&VLLM_0_32_0);
 }
 
 #[test]
 fn vllm_0_32_0_with_its_own_engine() {
-    check(CORPORA[2]);
+    check(&VLLM_CPU_ENGINE);
+}
+
+#[test]
+#[ignore = "the dialect is being built"]
+fn sglang_0_5_23() {
+    check(&SGLANG);
+}
+
+#[test]
+#[ignore = "the dialect is being built"]
+fn sglang_0_5_23_with_its_rust_front_end() {
+    check(&SGLANG_RUST);
 }

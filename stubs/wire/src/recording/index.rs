@@ -16,7 +16,11 @@ pub struct Index {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// The server's environment variables.
-    #[serde(default, skip_serializing_if = "HashMap::is_empty")]
+    #[serde(
+        alias = "environment",
+        default,
+        skip_serializing_if = "HashMap::is_empty"
+    )]
     pub env: HashMap<String, String>,
     /// Cases in the order they were recorded.
     #[serde(default, deserialize_with = "cases")]
@@ -49,11 +53,14 @@ pub struct Case {
     )]
     pub script: Option<String>,
     /// What is special about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "note", default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// Why it is more than one plain exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<String>,
+    /// What the files of the second exchange are named that took place meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aux: Option<String>,
 }
 
 impl Index {
@@ -121,7 +128,7 @@ mod tests {
     fn both_forms_of_an_index_keep_the_order() {
         let list = br#"{"flags":["-a"],"env":{"X":"1"},"cases":[{"name":"b","status":200,"script":"s"},{"name":"a"}]}"#;
         let object =
-            br#"{"cases":{"b":{"status":"HTTP/1.1 404 Not Found","script":{"s":"text"}},"a":{}}}"#;
+            br#"{"environment":{"X":"1"},"cases":{"b":{"status":"HTTP/1.1 404 Not Found","script":{"s":"text"},"aux":"b.aux"},"a":{}}}"#;
         let names = |index: &Index| -> Vec<String> {
             index.cases.iter().map(|case| case.name.clone()).collect()
         };
@@ -132,6 +139,8 @@ mod tests {
         );
         assert_eq!((list.cases[0].status, object.cases[0].status), (200, 404));
         assert_eq!(list.cases[0].script.as_deref(), Some("s"));
+        assert_eq!(object.cases[0].aux.as_deref(), Some("b.aux"));
+        assert_eq!((&list.env["X"], list.env.len()), (&object.env["X"], 1));
         assert_eq!(
             Index::parse(br#"{"cases":14,"config":"x"}"#).unwrap().cases,
             []

@@ -1,12 +1,19 @@
 //! Recorded exchanges as files: `<case>.request.http` and `<case>.response.http` hold the bytes of a
 //! socket, `<case>.times.json` when they came, `cases.json` what there is, in the order it was recorded.
 
-mod index;
-mod normalise;
-mod times;
+mod difference; // where two of them part
+mod index; // `cases.json`
+mod keys; // pages of which only the keys are compared
+mod mask; // ids, moments and measured numbers
+mod normalise; // whole responses
+mod rules; // what may differ, server by server
+mod times; // `.times.json`
+mod turns; // the order of a request's samples
 
+pub use difference::difference;
 pub use index::{Case, Index};
-pub use normalise::{difference, id_form, normalised};
+pub use normalise::normalised;
+pub use rules::Rules;
 pub use times::{Arrival, Times};
 
 /// What a case's request file is named behind the case's name.
