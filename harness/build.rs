@@ -16,7 +16,8 @@ fn main() -> std::io::Result<()> {
         let name = file_name(&corpus);
         // The real engine's own recordings say nothing that the scripted ones do not.
         let is_second = name.ends_with("-cpu-engine");
-        if !name.starts_with("vllm-") || is_second || !corpus.join("cases.json").is_file() {
+        let is_packed = ["sglang-", "vllm-"].iter().any(|own| name.starts_with(own));
+        if !is_packed || is_second || !corpus.join("cases.json").is_file() {
             continue;
         }
         let mut packed = Vec::new();

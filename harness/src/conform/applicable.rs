@@ -30,7 +30,8 @@ pub(super) fn live_reason(
             .flags
             .get(&recorded.configuration)
             .map_or("", |flags| flags);
-        let own = flags.replace("--max-model-len 512 --served-model-name tiny-chat", "");
+        let common = corpus.manner.common_flags.iter();
+        let own = common.fold(flags.to_owned(), |own, common| own.replace(common, ""));
         let own: Vec<&str> = own.split_whitespace().collect();
         let own = if own.is_empty() {
             "another history".into()
@@ -80,7 +81,12 @@ fn engine(recorded: &Recorded, corpus: &Corpus) -> Option<String> {
     if recorded.case.status != 200 {
         return None;
     }
-    if script == Some("empty") {
+    let marker = b"[[empty]]";
+    let is_empty = recorded
+        .request
+        .windows(marker.len())
+        .any(|part| part == marker);
+    if script == Some("empty") || is_empty {
         return Some("needs the scripted engine: the model says nothing".into());
     }
     let flags = corpus
@@ -94,11 +100,14 @@ fn engine(recorded: &Recorded, corpus: &Corpus) -> Option<String> {
 /// What depends on the model that is served.
 fn model(recorded: &Recorded, facts: &Facts) -> Option<String> {
     let body = String::from_utf8_lossy(&recorded.response);
-    let is_error = recorded.case.status >= 400;
-    if is_error && body.contains("512") && facts.max_model_len != Some(512) {
-        return Some("needs a server with --max-model-len 512".into());
+    let manner = facts.manner;
+    let is_error = recorded.case.status >= 400 || body.contains("\ndata: {\"error\":");
+    let (length, flag) = (manner.max_model_len, manner.length_flag);
+    if is_error && body.contains(&length.to_string()) && facts.max_model_len != Some(length) {
+        return Some(format!("needs a server with {flag} {length}"));
     }
-    if is_error && body.contains("out of vocabulary") && !facts.has_tokenizer {
+    let counts = manner.counted.iter().any(|words| body.contains(words));
+    if is_error && counts && !facts.has_tokenizer {
         return Some("needs the recording's tokenizer".into());
     }
     None

@@ -24,14 +24,9 @@ pub struct Args {
     /// Whose recordings to hold it against [default: the newest]
     #[arg(long, value_name = "NAME", conflicts_with = "against_fixtures")]
     profile: Option<String>,
-    /// The recorded configuration whose flags the server has
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "default",
-        conflicts_with = "against_fixtures"
-    )]
-    config: String,
+    /// The recorded configuration whose flags the server has [default: the one without any]
+    #[arg(long, value_name = "NAME", conflicts_with = "against_fixtures")]
+    config: Option<String>,
     /// Cases to send, by name or CONFIG/NAME; `*` and `?` stand for anything
     #[arg(long, value_name = "GLOB")]
     case: Option<String>,
@@ -98,21 +93,21 @@ impl Args {
             let corpus = corpus::folder(dir)?;
             return Ok((dir.display().to_string(), corpus, Mode::Exact));
         }
-        let newest = corpus::profiles().first().copied().unwrap_or_default();
-        let profile = self.profile.as_deref().unwrap_or(newest);
+        let newest = corpus::profiles().into_iter().next().unwrap_or_default();
+        let profile = self.profile.as_deref().unwrap_or(&newest);
         let corpus = corpus::embedded(profile)?;
-        if !corpus.flags.contains_key(&self.config) {
+        let config = self.config.as_deref();
+        let config = config.unwrap_or(corpus.manner.configuration);
+        if !corpus.flags.contains_key(config) {
             let mut known: Vec<&str> = corpus.flags.keys().map(String::as_str).collect();
             known.sort_unstable();
-            let (config, known) = (&self.config, known.join(", "));
+            let known = known.join(", ");
             return Err(
                 UsageError(format!("--config {config}: not recorded; known: {known}")).into(),
             );
         }
-        let mut cases = corpus.cases.iter();
-        let tokenize = cases.find(|known| known.path() == "default/post-tokenize");
-        let facts = server.facts(self.model.as_deref(), tokenize)?;
-        let configuration = self.config.clone();
+        let facts = server.facts(self.model.as_deref(), &corpus)?;
+        let configuration = config.to_owned();
         Ok((
             format!("{profile} ({configuration})"),
             corpus,

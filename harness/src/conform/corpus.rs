@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use wire::http1::RequestHead;
 use wire::recording::{Case, INDEX, Index, REQUEST, RESPONSE};
 
+use super::manner::Manner;
 use crate::error::UsageError;
 
 /// Packed by `build.rs`: a name and its files, compressed.
@@ -30,6 +32,9 @@ pub(super) struct Corpus {
     pub(super) flags: HashMap<String, String>,
     /// What a script's name stands for beyond a text: `fault`, `steps`, ….
     pub(super) engine: HashMap<String, Vec<String>>,
+    /// What server was recorded; by its environment, unless a profile says it.
+    pub(super) manner: &'static Manner,
+    is_of_profile: bool,
 }
 
 impl Recorded {
@@ -40,17 +45,29 @@ impl Recorded {
         }
         format!("{}/{}", self.configuration, self.case.name)
     }
+
+    /// The path that was asked for; empty if the request is not HTTP.
+    pub(super) fn target(&self) -> String {
+        let head = RequestHead::parse(&self.request).ok().flatten();
+        head.map_or_else(String::new, |(head, _)| head.path().to_owned())
+    }
 }
 
 /// The profiles that have recordings in this program, newest first.
-pub(super) fn profiles() -> Vec<&'static str> {
-    PACKED.iter().rev().map(|(name, _)| *name).collect()
+pub(super) fn profiles() -> Vec<String> {
+    let corpora = PACKED.iter().rev();
+    let profiles = corpora.flat_map(|(name, _)| Manner::profiles(name));
+    profiles.map(|(profile, _)| profile).collect()
 }
 
 /// The recorded cases of a profile.
 pub(super) fn embedded(profile: &str) -> anyhow::Result<Corpus> {
-    let known = PACKED.iter().find(|(name, _)| *name == profile);
-    let (_, packed) = known.ok_or_else(|| {
+    let known = PACKED.iter().find_map(|(name, packed)| {
+        let mut profiles = Manner::profiles(name);
+        let (_, manner) = profiles.find(|(known, _)| known == profile)?;
+        Some((packed, manner))
+    });
+    let (packed, manner) = known.ok_or_else(|| {
         let known = profiles().join(", ");
         UsageError(format!(
             "--profile {profile}: no recordings of it; known: {known}"
@@ -59,13 +76,18 @@ pub(super) fn embedded(profile: &str) -> anyhow::Result<Corpus> {
     let bytes = miniz_oxide::inflate::decompress_to_vec(packed)
         .map_err(|error| anyhow::anyhow!("the packed corpus is broken: {error}"))?;
     let files = unpack(&bytes).context("the packed corpus is broken")?;
-    let mut corpus = Corpus::default();
+    let mut corpus = Corpus {
+        manner,
+        is_of_profile: true,
+        ..Corpus::default()
+    };
     if let Some(scripts) = files.get("scripts.json") {
         corpus.engine = engine(scripts)?;
     }
     let mut configurations: Vec<&str> = files
         .keys()
         .filter_map(|name| name.strip_suffix("/cases.json"))
+        .filter(|name| (manner.has)(name))
         .collect();
     configurations.sort_unstable();
     for name in configurations {
@@ -116,14 +138,15 @@ fn unpack(mut bytes: &[u8]) -> Option<HashMap<&str, &[u8]>> {
 
 /// Keys of each script beside its texts.
 fn engine(scripts: &[u8]) -> anyhow::Result<HashMap<String, Vec<String>>> {
-    let scripts: HashMap<String, serde_json::Map<String, serde_json::Value>> =
+    let scripts: HashMap<String, serde_json::Value> =
         serde_json::from_slice(scripts).context("scripts.json")?;
-    let keys = |script: serde_json::Map<String, serde_json::Value>| {
-        script
+    let keys = |script: serde_json::Value| match script {
+        serde_json::Value::Object(script) => script
             .into_iter()
             .map(|(key, _)| key)
             .filter(|key| key != "choices")
-            .collect()
+            .collect(),
+        _ => Vec::new(),
     };
     Ok(scripts
         .into_iter()
@@ -141,6 +164,9 @@ impl Corpus {
         let environment = environment
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
+        if !self.is_of_profile {
+            self.manner = Manner::of_environment(index.env.keys().map(String::as_str));
+        }
         let words: Vec<String> = environment.chain(index.flags.iter().cloned()).collect();
         self.flags.insert(name.to_owned(), words.join(" "));
         for case in index.cases {
@@ -178,7 +204,12 @@ impl Corpus {
             "" => case.to_owned(),
             name => format!("{name}/{case}"),
         };
-        let known: HashSet<String> = self.cases.iter().map(Recorded::path).collect();
+        let mut known: HashSet<String> = self.cases.iter().map(Recorded::path).collect();
+        let aux = self
+            .cases
+            .iter()
+            .filter_map(|known| known.case.aux.as_ref());
+        known.extend(aux.map(|aux| path(aux)));
         cases.retain(|case| !known.contains(&path(case)));
         cases.sort();
         for case in cases {

@@ -39,6 +39,13 @@ impl Json {
         }
     }
 
+    pub(super) fn integer(&self) -> Option<i128> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     pub(super) fn items(&self) -> &[Self] {
         match self {
             Self::Array(items) => items,

@@ -5,13 +5,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use wire::http1::{self, Framing, WholeRequest, WholeResponse};
 
-use super::corpus::Recorded;
+use super::corpus::{Corpus, Recorded};
 use super::json::Json;
+use super::manner::Manner;
 use crate::http::Target;
 use crate::raw;
-
-/// The served name in the recordings.
-const RECORDED_MODEL: &str = "tiny-chat";
 
 /// What a server says of itself.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +21,8 @@ pub(super) struct Facts {
     pub(super) max_model_len: Option<i128>,
     /// It cuts text into the recording's tokens.
     pub(super) has_tokenizer: bool,
+    /// What server it should be.
+    pub(super) manner: &'static Manner,
 }
 
 /// A live server and how to talk to it.
@@ -35,11 +35,10 @@ pub(super) struct Server<'a> {
 
 impl Server<'_> {
     /// Asks the server for its models and for the tokens of the recorded `tokenize` case.
-    pub(super) fn facts(
-        &self,
-        model: Option<&str>,
-        tokenize: Option<&Recorded>,
-    ) -> anyhow::Result<Facts> {
+    pub(super) fn facts(&self, model: Option<&str>, corpus: &Corpus) -> anyhow::Result<Facts> {
+        let manner = corpus.manner;
+        let mut cases = corpus.cases.iter();
+        let tokenize = cases.find(|known| known.path() == manner.tokenize);
         let listed = self.json(b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")?;
         let models = listed
             .as_ref()
@@ -52,15 +51,13 @@ impl Server<'_> {
             .collect();
         let own = model.map(str::to_owned).or_else(|| names.first().cloned());
         let mut facts = Facts {
-            model: own.unwrap_or_else(|| RECORDED_MODEL.into()),
+            model: own.unwrap_or_else(|| manner.model.into()),
             names,
             max_model_len: models
                 .first()
-                .and_then(|model| match model.get("max_model_len") {
-                    Some(Json::Integer(length)) => Some(*length),
-                    _ => None,
-                }),
+                .and_then(|model| model.get("max_model_len")?.integer()),
             has_tokenizer: false,
+            manner,
         };
         if let Some(recorded) = tokenize {
             let own = self.json(&self.request(recorded, &facts))?;
@@ -136,12 +133,12 @@ impl Facts {
         };
         let aliases = |names: &str| format!("Valid aliases: {names}.");
         recorded
-            .replace(&aliases(RECORDED_MODEL), &aliases(&within(&names)))
-            .replace(RECORDED_MODEL, &within(&self.model))
+            .replace(&aliases(self.manner.model), &aliases(&within(&names)))
+            .replace(self.manner.model, &within(&self.model))
     }
 
     fn renamed(&self, bytes: &[u8], whole: &WholeRequest<'_>) -> Vec<u8> {
-        let recorded = format!("\"{RECORDED_MODEL}\"");
+        let recorded = format!("\"{}\"", self.manner.model);
         let own = serde_json::to_string(&self.model).expect("a string encodes");
         let body = replaced(&whole.body, recorded.as_bytes(), own.as_bytes());
         if body == whole.body {

@@ -9,13 +9,15 @@ pub mod cli;
 mod corpus;
 mod json;
 mod live;
+mod manner;
+mod native;
 mod report;
 mod shape;
 mod stream;
 mod structure;
 
 use wire::http1::WholeRequest;
-use wire::recording::{Rules, difference, normalised};
+use wire::recording::{difference, normalised};
 
 use corpus::{Corpus, Recorded};
 use live::{Facts, Server};
@@ -63,7 +65,7 @@ fn run(
         let outcome = match mode {
             Mode::Exact => match applicable::exchange_reason(recorded) {
                 Some(reason) => Outcome::NotApplicable(reason),
-                None => exact(server, recorded)?,
+                None => exact(server, recorded, corpus)?,
             },
             Mode::Live {
                 configuration,
@@ -83,11 +85,12 @@ fn run(
     Ok(findings)
 }
 
-fn exact(server: &Server<'_>, recorded: &Recorded) -> anyhow::Result<Outcome> {
+fn exact(server: &Server<'_>, recorded: &Recorded, corpus: &Corpus) -> anyhow::Result<Outcome> {
+    let rules = corpus.manner.rules.of_page(&recorded.target());
     let received = server.exchange(&recorded.request)?;
     let told = difference(
-        &normalised(&recorded.response, &Rules::VLLM),
-        &normalised(&received.bytes, &Rules::VLLM),
+        &normalised(&recorded.response, &rules),
+        &normalised(&received.bytes, &rules),
     );
     let late = match received.end {
         End::TimedOut => " (the answer was not complete in time)",
@@ -108,6 +111,6 @@ fn live(server: &Server<'_>, recorded: &Recorded, facts: &Facts) -> anyhow::Resu
         let told = format!("the answer was not complete in time; {bytes} bytes came");
         return Ok(Outcome::Fail(told));
     }
-    let told = structure::difference(&recorded.response, &received.bytes, to_head, facts);
+    let told = structure::difference(recorded, &received.bytes, to_head, facts);
     Ok(told.map_or(Outcome::Pass, Outcome::Fail))
 }

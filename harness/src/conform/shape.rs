@@ -1,8 +1,7 @@
 //! Whether a JSON value is built like a recorded one, whatever its texts, counts, ids and times.
 
-use wire::recording::Rules;
-
 use super::json::Json;
+use super::live::Facts;
 
 /// Keys whose strings are part of the format.
 const FIXED: [&str; 9] = [
@@ -19,7 +18,15 @@ const FIXED: [&str; 9] = [
 /// Keys whose numbers are part of the format.
 const FIXED_NUMBERS: [&str; 2] = ["code", "index"];
 /// Keys that are null or not, as the text and its end have it.
-const FREE: [&str; 3] = ["incomplete_details", "stop_reason", "stop_sequence"];
+const FREE: [&str; 5] = [
+    "incomplete_details",
+    "matched",
+    "matched_stop",
+    "stop_reason",
+    "stop_sequence",
+];
+/// Keys that are null or not, as the cache had it.
+const NULLABLE: [&str; 1] = ["cached_tokens_details"];
 /// Objects whose keys are tokens or token ids.
 const BY_TOKEN: [&str; 2] = ["prompt_logprobs", "top_logprobs"];
 /// Lists as long as the request says.
@@ -27,14 +34,35 @@ const AS_ASKED: [&str; 1] = ["choices"];
 
 /// The first place where `actual` is built differently from `recorded`, in words.
 ///
-/// `model` is the server's own name for the model that the recording calls by another.
-pub(super) fn difference(recorded: &Json, actual: &Json, model: &str) -> Option<String> {
+/// `facts` has the server's own name for the model that the recording calls by another.
+pub(super) fn difference(recorded: &Json, actual: &Json, facts: &Facts) -> Option<String> {
     Place {
         key: "",
         path: "the body",
-        model,
+        facts,
     }
     .difference(recorded, actual)
+}
+
+/// The first key of an object that is another than the recorded one.
+pub(super) fn keys_difference(recorded: &Json, actual: &Json) -> Option<String> {
+    let keys = |json: &Json| -> Vec<String> {
+        match json {
+            Json::Object(members) => members.iter().map(|(key, _)| key.clone()).collect(),
+            _ => Vec::new(),
+        }
+    };
+    let (wanted, found) = (keys(recorded), keys(actual));
+    let places = wanted.iter().zip(&found);
+    let same = places.take_while(|(one, other)| one == other).count();
+    match (wanted.get(same), found.get(same)) {
+        (None, None) => None,
+        (Some(wanted), None) => Some(format!("key `{wanted}` is missing in the body")),
+        (None, Some(found)) => Some(format!("key `{found}` is not in the recording")),
+        (Some(wanted), Some(found)) => {
+            Some(format!("key `{found}` stands where `{wanted}` is recorded"))
+        }
+    }
 }
 
 /// Where a value stands.
@@ -42,7 +70,7 @@ pub(super) fn difference(recorded: &Json, actual: &Json, model: &str) -> Option<
 struct Place<'a> {
     key: &'a str,
     path: &'a str,
-    model: &'a str,
+    facts: &'a Facts,
 }
 
 impl Place<'_> {
@@ -50,6 +78,12 @@ impl Place<'_> {
         let path = self.path;
         match (recorded, actual) {
             _ if FREE.contains(&self.key) => None,
+            (Json::Null, Json::Object(_)) | (Json::Object(_), Json::Null)
+                if NULLABLE.contains(&self.key) =>
+            {
+                None
+            }
+            (Json::Object(_), Json::Object(_)) if is_other_end(self.key, recorded, actual) => None,
             (Json::Object(recorded), Json::Object(actual)) => self.object(recorded, actual),
             (Json::Array(recorded), Json::Array(actual)) => self.list(recorded, actual),
             (Json::String(recorded), Json::String(actual)) => self.string(recorded, actual),
@@ -132,18 +166,37 @@ impl Place<'_> {
         })
     }
 
+    /// An id that the request or the server's name gave.
+    fn given_id(self, recorded: &str, actual: &str) -> Option<String> {
+        let Facts { model, manner, .. } = self.facts;
+        let is_given = self.key == "id" && manner.is_model_echoed;
+        if !is_given || manner.rules.id_form(recorded).is_some() {
+            return None;
+        }
+        let expected = if recorded == manner.model {
+            model
+        } else {
+            recorded
+        };
+        let path = self.path;
+        (actual != expected).then(|| format!("{path} is {actual:?}, recorded is {expected:?}"))
+    }
+
     fn string(self, recorded: &str, actual: &str) -> Option<String> {
         let path = self.path;
         let differs =
             |recorded: &str| Some(format!("{path} is {actual:?}, recorded is {recorded:?}"));
+        let Facts { model, manner, .. } = self.facts;
         if self.key == "model" {
-            return (actual != self.model).then(|| differs(self.model))?;
+            let is_other = manner.is_model_echoed && recorded != manner.model;
+            let expected = if is_other { recorded } else { model };
+            return (actual != expected).then(|| differs(expected))?;
         }
         if FIXED.contains(&self.key) && recorded != actual {
             return differs(recorded);
         }
-        if let Some((prefix, digits)) = Rules::VLLM.id_form(recorded) {
-            let fits = Rules::VLLM.id_form(actual) == Some((prefix, digits));
+        if let Some((prefix, digits)) = manner.rules.id_form(recorded) {
+            let fits = manner.rules.id_form(actual) == Some((prefix, digits));
             let told = || format!("{path} is {actual:?}, not `{prefix}` and {digits} hex digits");
             return (!fits).then(told);
         }
@@ -156,8 +209,26 @@ impl Place<'_> {
             let fits = ends.contains(&recorded) && ends.contains(&actual) || recorded == actual;
             return (!fits).then(|| differs(recorded))?;
         }
-        None
+        self.given_id(recorded, actual)
     }
+}
+
+/// A text ended otherwise than the recorded one, at a token or a limit, and says so as it should.
+fn is_other_end(key: &str, recorded: &Json, actual: &Json) -> bool {
+    let kind = |json: &Json| json.get("type").and_then(Json::text).map(str::to_owned);
+    let detail = |json: &Json| match json {
+        Json::Object(members) => match &members[..] {
+            [(kind, _), (detail, _)] if kind == "type" => Some(detail.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_end = |json: &Json| match (kind(json).as_deref(), detail(json).as_deref()) {
+        (Some("stop"), Some("matched")) => true,
+        (Some("length"), Some("length")) => json.get("length").and_then(Json::integer).is_some(),
+        _ => false,
+    };
+    key == "finish_reason" && is_end(recorded) && is_end(actual) && kind(recorded) != kind(actual)
 }
 
 #[cfg(test)]
@@ -166,7 +237,11 @@ mod tests {
 
     fn told(recorded: &str, actual: &str) -> Option<String> {
         let parse = |text| Json::parse(text).unwrap();
-        difference(&parse(recorded), &parse(actual), "m")
+        let facts = Facts {
+            model: "m".into(),
+            ..Facts::default()
+        };
+        difference(&parse(recorded), &parse(actual), &facts)
     }
 
     #[test]

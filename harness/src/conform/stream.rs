@@ -1,7 +1,8 @@
 //! An event stream taken apart: what each event is, in which order, and how it was framed.
 
 use super::json::Json;
-use super::shape;
+use super::live::Facts;
+use super::{native, shape};
 
 /// An event and what it says.
 #[derive(Clone, Debug)]
@@ -15,11 +16,13 @@ pub(super) struct Event {
 
 /// Kinds that come as often as the text has it.
 fn is_text(kind: &str) -> bool {
-    ["content", "reasoning", "tool call", "nothing"].contains(&kind) || kind.contains("delta")
+    ["content", "reasoning", "tool call", "nothing"].contains(&kind)
+        || kind.contains("delta")
+        || native::is_text(kind)
 }
 
 /// Cuts a chunked body into its chunks; what breaks the recorded framing is said in words.
-pub(super) fn chunks(mut body: &[u8]) -> Result<Vec<String>, String> {
+pub(super) fn chunks(mut body: &[u8], is_upper: bool) -> Result<Vec<String>, String> {
     let mut chunks = Vec::new();
     while !body.is_empty() {
         let end = body.windows(2).position(|pair| pair == b"\r\n");
@@ -27,8 +30,13 @@ pub(super) fn chunks(mut body: &[u8]) -> Result<Vec<String>, String> {
         let line = String::from_utf8_lossy(&body[..end]).into_owned();
         let size = usize::from_str_radix(&line, 16);
         let size = size.map_err(|_| format!("chunk size {line:?} is not plain hex"))?;
-        if line != format!("{size:x}") {
-            return Err(format!("chunk size is written {line:?}, not {size:x}"));
+        let expected = if is_upper {
+            format!("{size:X}")
+        } else {
+            format!("{size:x}")
+        };
+        if line != expected {
+            return Err(format!("chunk size is written {line:?}, not {expected}"));
         }
         let content = body.get(end + 2..end + 2 + size);
         let content = content.ok_or("the body is cut within a chunk")?;
@@ -131,14 +139,17 @@ fn kind(json: &Json) -> (String, Option<i128>) {
     if json.get("error").is_some() {
         return ("error".into(), None);
     }
+    if let Some(frame) = native::kind(json) {
+        return frame;
+    }
+    if json.get("sglext").is_some() {
+        return ("sglext".into(), None);
+    }
     let choices = json.get("choices").map(Json::items).unwrap_or_default();
     let Some(choice) = choices.first() else {
         return ("usage".into(), None);
     };
-    let index = match choice.get("index") {
-        Some(Json::Integer(index)) => Some(*index),
-        _ => None,
-    };
+    let index = choice.get("index").and_then(Json::integer);
     let delta = choice.get("delta");
     let says = |key: &str| {
         delta
@@ -160,22 +171,39 @@ fn kind(json: &Json) -> (String, Option<i128>) {
 }
 
 /// The first way in which a stream's events differ from recorded ones, in words.
-pub(super) fn difference(recorded: &[Event], actual: &[Event], model: &str) -> Option<String> {
-    order(recorded, actual).or_else(|| {
-        let found = actual.iter().enumerate();
-        found.into_iter().find_map(|(number, event)| {
-            let told = event.difference(recorded, model)?;
+pub(super) fn difference(recorded: &[Event], actual: &[Event], facts: &Facts) -> Option<String> {
+    let events = || {
+        actual.iter().enumerate().find_map(|(number, event)| {
+            let told = event.difference(recorded, facts)?;
             Some(format!("event {} ({}): {told}", number + 1, event.kind))
         })
-    })
+    };
+    order(recorded, actual)
+        .or_else(events)
+        .or_else(|| frames(recorded, actual))
+}
+
+/// How the native frames of each sample add up.
+fn frames(recorded: &[Event], actual: &[Event]) -> Option<String> {
+    fn of(events: &[Event], index: i128) -> Vec<&Json> {
+        let own = events.iter().filter(|event| event.index == Some(index));
+        let own = own.filter(|event| native::is_frame(&event.kind));
+        own.filter_map(|event| event.json.as_ref()).collect()
+    }
+    indexes(recorded)
+        .into_iter()
+        .find_map(|index| native::difference(&of(recorded, index), &of(actual, index)))
 }
 
 fn order(recorded: &[Event], actual: &[Event]) -> Option<String> {
     let fixed = |events: &[Event]| {
         let mut kinds: Vec<String> = Vec::new();
-        for event in events.iter().filter(|event| !is_text(&event.kind)) {
-            if kinds.last() != Some(&event.kind) {
-                kinds.push(event.kind.clone());
+        for event in events {
+            // When a sample begins and ends among the others depends on the machine.
+            let is_frame = native::is_frame(&event.kind);
+            let kind = if is_frame { "frames" } else { &event.kind };
+            if !is_text(kind) && kinds.last().is_none_or(|last| last != kind) {
+                kinds.push(kind.to_owned());
             }
         }
         kinds.join(", ")
@@ -184,12 +212,16 @@ fn order(recorded: &[Event], actual: &[Event]) -> Option<String> {
     if wanted != found {
         return Some(format!("the events are {found}; recorded are {wanted}"));
     }
-    let mut indexes: Vec<_> = recorded.iter().filter_map(|event| event.index).collect();
+    indexes(recorded)
+        .into_iter()
+        .find_map(|index| of_choice(index, recorded, actual))
+}
+
+fn indexes(events: &[Event]) -> Vec<i128> {
+    let mut indexes: Vec<_> = events.iter().filter_map(|event| event.index).collect();
     indexes.sort_unstable();
     indexes.dedup();
     indexes
-        .into_iter()
-        .find_map(|index| of_choice(index, recorded, actual))
 }
 
 /// One choice's events: its role first, text in between, its end last, each as often as recorded.
@@ -233,7 +265,7 @@ fn of_choice(index: i128, recorded: &[Event], actual: &[Event]) -> Option<String
 }
 
 impl Event {
-    fn difference(&self, recorded: &[Self], model: &str) -> Option<String> {
+    fn difference(&self, recorded: &[Self], facts: &Facts) -> Option<String> {
         let alike: Vec<&Self> = recorded
             .iter()
             .filter(|known| known.kind == self.kind)
@@ -241,16 +273,24 @@ impl Event {
         let Some(first) = alike.first() else {
             return Some("no such event is in the recording".into());
         };
-        let told = self.against(first, model)?;
-        let fits = |known: &&&Self| self.against(known, model).is_none();
+        let told = self.against(first, facts)?;
+        let fits = |known: &&&Self| self.against(known, facts).is_none();
         alike.iter().find(fits).is_none().then_some(told)
     }
 
-    fn against(&self, known: &Self, model: &str) -> Option<String> {
+    fn against(&self, known: &Self, facts: &Facts) -> Option<String> {
         match (&known.json, &self.json) {
+            (Some(recorded), Some(actual)) if self.kind == "error" && recorded != actual => {
+                let message = |json: &Json| {
+                    let message = json.get("error").and_then(|error| error.get("message"));
+                    message.and_then(Json::text).map(str::to_owned)
+                };
+                let (recorded, actual) = (message(recorded), message(actual));
+                Some(format!("it says {actual:?}, recorded is {recorded:?}"))
+            }
             (Some(recorded), Some(actual)) => {
                 let recorded = recorded.with_index(self.index);
-                shape::difference(&recorded, actual, model)
+                shape::difference(&recorded, actual, facts)
             }
             _ => None,
         }
@@ -262,6 +302,8 @@ impl Json {
     fn with_index(&self, index: Option<i128>) -> Self {
         let mut json = self.clone();
         if let (Some(index), Self::Object(members)) = (index, &mut json) {
+            let own = members.iter_mut().filter(|(key, _)| key == "index");
+            own.for_each(|(_, own)| *own = Self::Integer(index));
             let choices = members.iter_mut().filter(|(key, _)| key == "choices");
             for (_, choices) in choices {
                 let Self::Array(choices) = choices else {
@@ -300,7 +342,7 @@ mod tests {
 
     fn told(actual: &[&str]) -> Option<String> {
         let recorded = stream(&[ROLE, TEXT, TEXT, END, USAGE, "[DONE]"]);
-        difference(&recorded, &stream(actual), "m")
+        difference(&recorded, &stream(actual), &Facts::default())
     }
 
     #[test]
@@ -359,11 +401,16 @@ mod tests {
 
     #[test]
     fn framing_is_held() {
-        let cut = |body: &str| chunks(body.as_bytes());
+        let cut = |body: &str| chunks(body.as_bytes(), false);
         assert_eq!(cut("2\r\nab\r\n0\r\n\r\n").unwrap(), ["ab"]);
         assert_eq!(
             cut("A\r\n0123456789\r\n0\r\n\r\n").unwrap_err(),
             "chunk size is written \"A\", not a"
+        );
+        let upper = |body: &str| chunks(body.as_bytes(), true);
+        assert_eq!(
+            upper("a\r\n0123456789\r\n0\r\n\r\n").unwrap_err(),
+            "chunk size is written \"a\", not A"
         );
         assert_eq!(cut("2\r\nab\r\n").unwrap_err(), "the last chunk is missing");
         let two = events(&["data: 1\n\ndata: 2\n\n".into()]).unwrap_err();

@@ -1,22 +1,21 @@
 //! Whether a live server's response is built like the recorded one.
 
 use wire::http1::WholeResponse;
-use wire::recording::{Rules, normalised};
+use wire::recording::normalised;
 
+use super::corpus::Recorded;
 use super::json::Json;
 use super::live::Facts;
-use super::{shape, stream};
-
-/// Headers whose values are the moment's.
-const FREE_HEADERS: [&str; 3] = ["content-length", "date", "location"];
+use super::{native, shape, stream};
 
 /// The first differences of head and body in words; `None` if all is as recorded.
 pub(super) fn difference(
-    recorded: &[u8],
+    case: &Recorded,
     actual: &[u8],
     to_head: bool,
     facts: &Facts,
 ) -> Option<String> {
+    let recorded = &case.response[..];
     let parse = |bytes| WholeResponse::parse(bytes, to_head, true).ok().flatten();
     let wanted = parse(recorded)?;
     let Some(found) = parse(actual) else {
@@ -37,14 +36,14 @@ pub(super) fn difference(
         String::from_utf8_lossy(&bytes[whole.head.clone()]).into_owned()
     };
     let body = |bytes: &[u8], whole: &WholeResponse| bytes[whole.head.end..whole.length].to_vec();
-    let told = heads(&head(recorded, &wanted), &head(actual, &found));
+    let told = heads(&head(recorded, &wanted), &head(actual, &found), facts);
     let mut told: Vec<String> = told.into_iter().collect();
     if wanted.status == found.status {
         let (recorded_body, actual_body) = (body(recorded, &wanted), body(actual, &found));
         told.extend(if wanted.is_event_stream && wanted.is_chunked {
             streams(&recorded_body, &actual_body, facts)
         } else {
-            bodies(&wanted, &found, facts)
+            bodies(&wanted, &found, &case.target(), facts)
         });
     }
     let told = (!told.is_empty()).then(|| told.join("\n"))?;
@@ -67,7 +66,7 @@ fn error_message(found: &WholeResponse) -> Option<String> {
     message.text().map(|text| text.chars().take(200).collect())
 }
 
-fn heads(recorded: &str, actual: &str) -> Option<String> {
+fn heads(recorded: &str, actual: &str, facts: &Facts) -> Option<String> {
     let lines =
         |head: &str| -> Vec<String> { head.trim_end().split("\r\n").map(str::to_owned).collect() };
     let (wanted, found) = (lines(recorded), lines(actual));
@@ -88,7 +87,7 @@ fn heads(recorded: &str, actual: &str) -> Option<String> {
     }
     let mut pairs = wanted[1..].iter().zip(&found[1..]);
     let differs = pairs.find(|(wanted, found)| {
-        let is_free = FREE_HEADERS.contains(&&*name(wanted));
+        let is_free = facts.manner.free_headers.contains(&&*name(wanted));
         !is_free && masked(wanted) != masked(found)
     })?;
     Some(format!(
@@ -112,46 +111,98 @@ fn masked(line: &str) -> String {
 }
 
 fn streams(recorded: &[u8], actual: &[u8], facts: &Facts) -> Option<String> {
-    let read = |body: &[u8]| stream::chunks(body).and_then(|chunks| stream::events(&chunks));
+    let is_upper = facts.manner.has_upper_sizes;
+    let read =
+        |body: &[u8]| stream::chunks(body, is_upper).and_then(|chunks| stream::events(&chunks));
     let recorded = read(recorded);
     match (recorded, read(actual)) {
-        (Ok(recorded), Ok(actual)) => stream::difference(&recorded, &actual, &facts.model),
+        (Ok(recorded), Ok(actual)) => stream::difference(&recorded, &actual, facts),
         (_, Err(told)) => Some(told),
         (Err(told), _) => Some(format!("the recording is not understood: {told}")),
     }
 }
 
-fn bodies(wanted: &WholeResponse, found: &WholeResponse, facts: &Facts) -> Option<String> {
+fn bodies(
+    wanted: &WholeResponse,
+    found: &WholeResponse,
+    path: &str,
+    facts: &Facts,
+) -> Option<String> {
     let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
     let (recorded, actual) = (text(&wanted.body), text(&found.body));
     if wanted.status >= 400 {
         let recorded = facts.own_words(&recorded);
-        let same = normalised(recorded.as_bytes(), &Rules::VLLM)
-            == normalised(actual.as_bytes(), &Rules::VLLM);
+        let rules = &facts.manner.rules;
+        let same = normalised(recorded.as_bytes(), rules) == normalised(actual.as_bytes(), rules);
         return (!same).then(|| format!("the body is {actual}; recorded is {recorded}"));
     }
     match (Json::parse(&recorded), Json::parse(&actual)) {
+        (Some(recorded), Some(json)) if facts.manner.facts.contains(&path) => {
+            shape::keys_difference(&recorded, &json)
+        }
         (Some(recorded), Some(json)) => {
-            let told = shape::difference(&recorded, &json, &facts.model);
+            let told = shape::difference(&recorded, &json, facts);
+            let told = told.or_else(|| answers(&recorded, &json));
             let spaced = || "the JSON has spaces between tokens, recorded has none".to_owned();
             told.or_else(|| (!stream::is_compact(&actual)).then(spaced))
         }
         (Some(_), None) => Some("the body is no JSON".into()),
-        (None, _) if recorded.starts_with("# HELP") => metrics(&recorded, &actual),
+        (None, _) if recorded.starts_with("# HELP") => metrics(&recorded, &actual, facts),
+        (None, _) if recorded.starts_with('{') => lines(&recorded, &actual, facts),
         (None, _) => (recorded != actual)
             .then(|| format!("the body is {actual:?}; recorded is {recorded:?}")),
     }
 }
 
 /// Names and types of a metrics page; what the Python process itself counts depends on the machine.
-fn metrics(recorded: &str, actual: &str) -> Option<String> {
+fn metrics(recorded: &str, actual: &str, facts: &Facts) -> Option<String> {
     let types = recorded
         .lines()
-        .filter(|line| line.starts_with("# TYPE vllm:"));
+        .filter(|line| line.starts_with(facts.manner.metric_types));
     let missing: Vec<&str> = types
         .filter(|line| !actual.lines().any(|own| own == *line))
         .collect();
     let first = missing.first()?;
     let count = missing.len();
     Some(format!("the page lacks `{first}`, {count} types in all"))
+}
+
+/// The native answers of a body, one or a list of as many as were asked for.
+fn answers(recorded: &Json, actual: &Json) -> Option<String> {
+    fn all(json: &Json) -> Vec<&Json> {
+        match json {
+            Json::Array(items) => items.iter().collect(),
+            _ => vec![json],
+        }
+    }
+    let (recorded, actual) = (all(recorded), all(actual));
+    recorded.first()?.get("meta_info")?;
+    let (wanted, found) = (recorded.len(), actual.len());
+    if wanted != found {
+        return Some(format!(
+            "the body has {found} answers, recorded are {wanted}"
+        ));
+    }
+    let mut pairs = recorded.into_iter().zip(actual);
+    pairs.find_map(|(recorded, actual)| native::difference(&[recorded], &[actual]))
+}
+
+/// A stream of one JSON object a line, the last of which says that it is.
+fn lines(recorded: &str, actual: &str, facts: &Facts) -> Option<String> {
+    let read = |body: &str| -> Option<Vec<Json>> { body.lines().map(Json::parse).collect() };
+    let recorded = read(recorded)?;
+    let Some(actual) = read(actual) else {
+        return Some("a line of the body is no JSON".into());
+    };
+    let is_done = |line: &Json| line.get("done") == Some(&Json::Bool(true));
+    let dones = actual.iter().filter(|line| is_done(line)).count();
+    if dones != 1 || !actual.last().is_some_and(is_done) {
+        return Some("it is not the last line, and no other, that is done".into());
+    }
+    actual.iter().enumerate().find_map(|(number, line)| {
+        let mut known = recorded.iter();
+        let known = known.find(|known| is_done(known) == is_done(line))?;
+        let told = shape::difference(known, line, facts)?;
+        Some(format!("line {}: {told}", number + 1))
+    })
 }

@@ -62,17 +62,26 @@ fn what_was_recorded_is_played_again_to_the_byte() {
 }
 
 #[test]
-fn a_whole_corpus_holds_against_its_replay() {
-    let dir = fixtures().join("wire/vllm-0.33.0");
-    let player = Running::replay(&dir, Plays::default());
-    let dir = dir.display().to_string();
-    let (code, told) = conform(&["--url", &player.url(), "--against-fixtures", &dir]).unwrap();
-    player.stop();
-    assert!(
-        told.ends_with("\n706 passed, 0 failed, 7 not applicable\n"),
-        "{told}"
-    );
-    assert_eq!(code, 0);
+fn recorded_folders_hold_against_their_replay() {
+    for (folder, counts) in [
+        ("vllm-0.33.0", "706 passed, 0 failed, 7 not applicable"),
+        (
+            "sglang-0.5.23/default",
+            "239 passed, 0 failed, 17 not applicable",
+        ),
+        (
+            "sglang-0.5.23/rust-server",
+            "241 passed, 0 failed, 17 not applicable",
+        ),
+    ] {
+        let dir = fixtures().join("wire").join(folder);
+        let player = Running::replay(&dir, Plays::default());
+        let dir = dir.display().to_string();
+        let (code, told) = conform(&["--url", &player.url(), "--against-fixtures", &dir]).unwrap();
+        player.stop();
+        assert!(told.ends_with(&format!("\n{counts}\n")), "{told}");
+        assert_eq!(code, 0);
+    }
 }
 
 #[test]

@@ -1,24 +1,6 @@
 //! Structure, against our stub and against servers that err.
 
-use std::path::Path;
-
-use serve::replay::Plays;
-
-use crate::support::{Running, conform, fixtures, folder};
-
-/// Cases that failed, and how many passed.
-fn failures(words: &[&str]) -> (Vec<String>, usize) {
-    let (code, told) = conform(&[words, &["--format", "json"]].concat()).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let cases = report["cases"].as_array().unwrap();
-    let failed = cases.iter().filter(|case| case["outcome"] == "fail");
-    let failed: Vec<String> = failed
-        .map(|case| format!("{}: {}", case["case"], case["reason"]))
-        .collect();
-    assert_eq!(code == 1, !failed.is_empty());
-    let passed = usize::try_from(report["counts"]["passed"].as_u64().unwrap()).unwrap();
-    (failed, passed)
-}
+use crate::support::{Recorded, Running, changed, conform, failures, folder};
 
 #[test]
 fn our_stub_is_built_like_vllm() {
@@ -61,34 +43,6 @@ fn an_older_version_is_told_from_the_newest() {
     let expected = "`version` is \"0.32.0\", recorded is \"0.33.0\"";
     assert!(text.contains(expected), "{text}");
     stub.stop();
-}
-
-/// Plays one recorded case with its response changed, and says what `conform` makes of it.
-fn changed(name: &str, change: impl Fn(&str) -> String) -> String {
-    let from = fixtures().join("wire/vllm-0.33.0/default");
-    let dir = folder("changed").join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = |dir: &Path, end: &str| dir.join(format!("{name}.{end}.http"));
-    std::fs::copy(file(&from, "request"), file(&dir, "request")).unwrap();
-    let response = std::fs::read_to_string(file(&from, "response")).unwrap();
-    let changed = change(&response);
-    assert_ne!(changed, response);
-    std::fs::write(file(&dir, "response"), changed).unwrap();
-    let player = Running::replay(&dir, Plays::default());
-    let case = format!("default/{name}");
-    let words = [
-        "--url",
-        &player.url(),
-        "--model",
-        "tiny-chat",
-        "--case",
-        &case,
-    ];
-    let (code, told) = conform(&words).unwrap();
-    player.stop();
-    assert_eq!(code, 1, "{told}");
-    told
 }
 
 #[test]
@@ -137,7 +91,13 @@ fn a_server_that_errs_is_told_what_is_different() {
             "the status line is `HTTP/1.1 204 No Content`, recorded is `HTTP/1.1 200 OK`",
         ),
     ] {
-        let told = changed(name, |response| response.replacen(old, new, 1));
+        let case = Recorded {
+            profile: "vllm-0.33.0",
+            model: "tiny-chat",
+            configuration: "default",
+            name,
+        };
+        let told = changed(&case, |response| response.replacen(old, new, 1));
         assert!(told.contains(expected), "{name}:\n{told}");
     }
 }

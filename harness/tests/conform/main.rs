@@ -4,4 +4,5 @@
 
 mod exact; // record, replay, byte for byte
 mod live; // structure, against our stub and against one that errs
+mod sglang; // the same for SGLang, against its recordings
 mod support; // servers, folders, commands

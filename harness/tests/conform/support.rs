@@ -102,3 +102,55 @@ pub(crate) fn record(words: &[&str]) -> String {
     assert_eq!(code, 0);
     String::from_utf8(out).unwrap()
 }
+
+/// A recorded case and how its server is named.
+pub(crate) struct Recorded<'a> {
+    pub(crate) profile: &'a str,
+    pub(crate) model: &'a str,
+    pub(crate) configuration: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// Cases that failed, and how many passed.
+pub(crate) fn failures(words: &[&str]) -> (Vec<String>, usize) {
+    let (code, told) = conform(&[words, &["--format", "json"]].concat()).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let cases = report["cases"].as_array().unwrap();
+    let failed = cases.iter().filter(|case| case["outcome"] == "fail");
+    let failed: Vec<String> = failed
+        .map(|case| format!("{}: {}", case["case"], case["reason"]))
+        .collect();
+    assert_eq!(code == 1, !failed.is_empty());
+    let passed = usize::try_from(report["counts"]["passed"].as_u64().unwrap()).unwrap();
+    (failed, passed)
+}
+
+/// Plays one recorded case with its response changed, and says what `conform` makes of it.
+pub(crate) fn changed(case: &Recorded<'_>, change: impl Fn(&str) -> String) -> String {
+    let Recorded {
+        profile,
+        model,
+        configuration,
+        name,
+    } = *case;
+    let corpus = profile.trim_end_matches("-rust");
+    let from = fixtures().join(format!("wire/{corpus}/{configuration}"));
+    let dir = folder(&format!("changed-{profile}")).join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |dir: &Path, end: &str| dir.join(format!("{name}.{end}.http"));
+    std::fs::copy(file(&from, "request"), file(&dir, "request")).unwrap();
+    let response = std::fs::read_to_string(file(&from, "response")).unwrap();
+    let changed = change(&response);
+    assert_ne!(changed, response);
+    std::fs::write(file(&dir, "response"), changed).unwrap();
+    let player = Running::replay(&dir, Plays::default());
+    let case = format!("{configuration}/{name}");
+    let url = player.url();
+    let words = ["--url", &url, "--profile", profile, "--model", model];
+    let more = ["--config", configuration, "--case", &case];
+    let words = [&words[..], &more[..]].concat();
+    let (code, told) = conform(&words).unwrap();
+    player.stop();
+    assert_eq!(code, 1, "{told}");
+    told
+}
