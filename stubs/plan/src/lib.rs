@@ -6,6 +6,8 @@
 mod answer;
 mod cache;
 mod check;
+#[cfg(test)]
+mod corpus;
 mod front;
 mod generate;
 mod invocations;

@@ -4,6 +4,7 @@
 //! model's folder holds them.
 
 mod huggingface;
+mod printable;
 mod template;
 mod tokenizer;
 
@@ -85,6 +86,16 @@ impl Vocab {
                 .map(|word| token(hash(word), word.len()))
                 .collect(),
         }
+    }
+
+    /// The same as SGLang shows it: of what stands before an unfinished character, all up to the last
+    /// space or Chinese character is shown with the token that starts it.
+    pub fn printable_tokens(&self, text: &str) -> Vec<Token> {
+        let mut tokens = self.tokens(text);
+        if let Self::Huggingface(tokenizer) = self {
+            printable::show_early(tokenizer, text, &mut tokens);
+        }
+        tokens
     }
 
     /// The text of token ids, special tokens left out; unknown ids yield nothing.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use vocab::Tokenizer;
 
 use crate::script::{Answer, Cut, CutKind, End, Piece, Rhythm, Script};
 use crate::source::{Ask, Source};
 
-/// The scripts of a `scripts.json`, as the recordings have them.
+/// The scripts of a `scripts.json`, as the recordings have them: each an object with `choices`, or a text
+/// that ends in its end token, or such texts in a list `variants`.
 #[derive(Debug)]
 pub struct ScriptFile {
     scripts: HashMap<String, Arc<Script>>,
@@ -52,6 +54,11 @@ struct RawScript {
 }
 
 #[derive(Deserialize)]
+struct RawVariants {
+    variants: Vec<String>,
+}
+
+#[derive(Deserialize)]
 struct RawChoice {
     text: String,
     #[serde(default)]
@@ -69,12 +76,11 @@ struct RawFault {
 impl ScriptFile {
     /// Reads a script file; `tokenizer` cuts texts that come without tokens.
     pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self, ScriptFileError> {
-        let raw: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+        let raw: serde_json::Map<String, Value> = serde_json::from_str(json)?;
         let mut scripts = HashMap::new();
         let mut first = None;
         for (name, value) in raw {
-            let raw: RawScript = serde_json::from_value(value)?;
-            let script = raw.script(tokenizer).map_err(|reason| {
+            let script = script(value, tokenizer)?.map_err(|reason| {
                 let name = name.clone();
                 ScriptFileError::Mismatch { name, reason }
             })?;
@@ -100,6 +106,43 @@ fn markers(text: &str) -> impl Iterator<Item = &str> {
     text.split("[[")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once("]]")?.0))
+}
+
+/// A script in any of its forms, or why its parts do not fit each other.
+fn script(
+    value: Value,
+    tokenizer: &Tokenizer,
+) -> Result<Result<Script, &'static str>, serde_json::Error> {
+    let texts = match value {
+        Value::String(text) => vec![text],
+        Value::Object(ref members) if members.contains_key("variants") => {
+            serde_json::from_value::<RawVariants>(value)?.variants
+        }
+        value => return Ok(serde_json::from_value::<RawScript>(value)?.script(tokenizer)),
+    };
+    if texts.is_empty() {
+        return Ok(Err("has no variants"));
+    }
+    let choices = texts.iter().map(|text| ended(text, tokenizer)).collect();
+    Ok(Ok(Script {
+        choices,
+        ..Script::default()
+    }))
+}
+
+/// A text that ends in the spelling of its end token.
+fn ended(text: &str, tokenizer: &Tokenizer) -> Answer {
+    let vocab = &tokenizer.vocab;
+    let spelt = |&id: &u32| Some((text.strip_suffix(&*vocab.special(id)?)?, id));
+    let Some((text, id)) = tokenizer.eos_token_ids.iter().find_map(spelt) else {
+        return Answer::new(text.into(), vocab, Some(End::of(tokenizer)));
+    };
+    let end = End {
+        id: Some(id),
+        tokens: 1,
+    };
+    let pieces = vocab.printable_tokens(text).into_iter().map(Piece::from);
+    Answer::of_pieces(text.into(), pieces.collect(), Some(end))
 }
 
 impl RawScript {
@@ -188,6 +231,7 @@ impl RawChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus;
 
     fn file(json: &str) -> Result<ScriptFile, ScriptFileError> {
         ScriptFile::from_json(json, &Tokenizer::named("char").unwrap())
@@ -215,6 +259,7 @@ mod tests {
     fn unusable_files_say_why() {
         for (json, expected) in [
             ("{}", "no script in it"),
+            (r#"{"a":{"variants":[]}}"#, "script `a`: has no variants"),
             (r#"{"a":{"choices":[]}}"#, "script `a`: has no choices"),
             (
                 r#"{"a":{"choices":[{"text":"x","token_ids":[1,2],"deltas":["x"]}]}}"#,
@@ -224,5 +269,60 @@ mod tests {
             assert_eq!(file(json).unwrap_err().to_string(), expected);
         }
         assert!(file("[]").is_err());
+        assert!(file(r#"{"a":7}"#).is_err());
+    }
+
+    #[test]
+    fn both_forms_stand_in_one_file() {
+        let json = r#"{"a":"A","b":{"variants":["B","C"]},"hello":{"choices":[{"text":"H"}]}}"#;
+        let file = file(json).unwrap();
+        assert_eq!(said(&file, "[[a]]"), "A");
+        assert_eq!(said(&file, "[[b]]"), "B");
+        assert_eq!(file.scripts["b"].choices.len(), 2);
+        assert_eq!(said(&file, ""), "H");
+    }
+
+    #[test]
+    fn every_recorded_answer_has_the_scripts_ids() {
+        let tokenizer = corpus::tokenizer();
+        let file = ScriptFile::from_json(&corpus::file("scripts.json"), &tokenizer).unwrap();
+        let mut answers = 0;
+        for case in corpus::cases().filter(|case| case.path == "/generate") {
+            for (prompt, sample, ids) in case.generated(&tokenizer.vocab) {
+                let script = file.script(&Ask {
+                    text: &prompt,
+                    max_tokens: None,
+                });
+                let answer = &script.choices[sample % script.choices.len()];
+                let scripted = answer.pieces().iter().map(|piece| piece.id.unwrap());
+                let scripted: Vec<u32> = scripted.chain(answer.end.unwrap().id).collect();
+                let compared = ids.len().min(scripted.len());
+                assert_eq!(ids[..compared], scripted[..compared], "{case:?}");
+                answers += 1;
+            }
+        }
+        assert!(answers > 100, "{answers}");
+    }
+
+    #[test]
+    fn a_split_character_shows_when_it_is_whole() {
+        let tokenizer = corpus::tokenizer();
+        let file = ScriptFile::from_json(&corpus::file("scripts.json"), &tokenizer).unwrap();
+        let case = corpus::cases().find(|case| case.name == "gen-unicode-stream");
+        let recorded: Vec<usize> = case
+            .unwrap()
+            .answers
+            .iter()
+            .map(|frame| frame["text"].as_str().unwrap().len())
+            .collect();
+        let answer = &file.scripts["unicode"].choices[0];
+        let mut shown = 0;
+        let lengths = answer.pieces().iter().map(|piece| {
+            shown += piece.bytes as usize;
+            shown
+        });
+        let mut lengths: Vec<usize> = lengths.collect();
+        lengths.push(answer.text.len());
+        assert_eq!(lengths, recorded);
     }
 }
