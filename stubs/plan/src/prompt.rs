@@ -5,6 +5,7 @@ use std::ops::Index;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use wire::failure::Failure;
+use wire::json::{Json, Object};
 use wire::request::{Endpoint, Message, Prompt, Request};
 
 use crate::stub::Stub;
@@ -193,7 +194,8 @@ impl Serialize for Context<'_> {
         let options = &self.0.template;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("messages", &Messages(self.1))?;
-        map.serialize_entry("tools", &options.tools)?;
+        let tools = options.shown_tools.as_ref().or(options.tools.as_ref());
+        map.serialize_entry("tools", &tools)?;
         let prompts = options.add_generation_prompt && !options.continue_final_message;
         map.serialize_entry("add_generation_prompt", &prompts)?;
         for (name, value) in &options.kwargs {
@@ -223,8 +225,96 @@ impl Serialize for OneMessage<'_> {
         map.serialize_entry("role", &*self.0.role)?;
         map.serialize_entry("content", &*self.0.content)?;
         for (name, value) in &self.0.rest {
-            map.serialize_entry(&**name, value)?;
+            match value {
+                Json::Array(calls) if name == "tool_calls" && self.0.role == "assistant" => {
+                    let calls: Vec<ReadCall<'_>> = calls.iter().map(ReadCall).collect();
+                    map.serialize_entry("tool_calls", &calls)?;
+                }
+                value => map.serialize_entry(&**name, value)?,
+            }
         }
         map.end()
+    }
+}
+
+/// A call, or a part of it, whose `arguments` are what their text says.
+struct ReadCall<'r>(&'r Json<'r>);
+
+impl Serialize for ReadCall<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Json::Object(members) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &members.0 {
+            let read = match value.as_str().filter(|_| name == "arguments") {
+                Some("") => Some(Json::Object(Object::default())),
+                Some(text) => Json::parse(text.as_bytes()).ok(),
+                None => None,
+            };
+            match &read {
+                Some(read) => map.serialize_entry(name, read)?,
+                None => map.serialize_entry(name, &ReadCall(value))?,
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::corpus;
+
+    /// What SGLang's usage says of a case's prompts.
+    fn recorded(case: &corpus::Case) -> Option<u64> {
+        let of_usage = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64();
+        let usage = case.answers.iter().find_map(of_usage);
+        // An answer that never ran tells of no prompt.
+        usage.filter(|tokens| *tokens > 0)
+    }
+
+    #[test]
+    fn every_chat_and_completion_of_sglang_counts_as_recorded() {
+        let stub = Stub::echo(Arc::new(corpus::tokenizer()));
+        let mut counts = 0;
+        for case in corpus::cases() {
+            let Ok(Json::Object(members)) = Json::parse(&case.bytes) else {
+                continue;
+            };
+            let request = match &*case.path {
+                "/v1/chat/completions" => Request::flat(members),
+                "/v1/completions" => Request::from_checked(Endpoint::Completions, members),
+                _ => continue,
+            };
+            if let Some(recorded) = recorded(&case) {
+                let counted = counted(&stub, &request).unwrap();
+                assert_eq!(counted.tokens, recorded, "{case:?}");
+                counts += 1;
+            }
+        }
+        assert!(counts > 100, "{counts}");
+    }
+
+    #[test]
+    fn every_prompt_of_sglang_generate_counts_as_recorded() {
+        let vocab = corpus::tokenizer().vocab;
+        let mut counts = 0;
+        for case in corpus::cases() {
+            let prompts = case.prompts(&vocab);
+            for (index, answer) in case.numbered() {
+                let recorded = answer["meta_info"]["prompt_tokens"].as_u64();
+                let prompt = prompts.get(index / case.samples());
+                if let (Some(recorded), Some(prompt)) = (recorded, prompt) {
+                    assert_eq!(prompt.len() as u64, recorded, "{case:?}");
+                    counts += 1;
+                }
+            }
+        }
+        assert!(counts > 100, "{counts}");
     }
 }

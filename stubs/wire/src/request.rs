@@ -1,5 +1,6 @@
 //! What a client asks for: the fields of a request body that change the answer.
 
+mod flat;
 mod known;
 mod usual;
 mod wishes;
@@ -131,6 +132,8 @@ pub struct TemplateOptions<'a> {
     pub tool_choice: Option<ToolChoice<'a>>,
     /// `tools`, if there are any.
     pub tools: Option<Json<'a>>,
+    /// The tools as the template sees them, where that is not as they were sent; null if it sees none.
+    pub shown_tools: Option<Json<'a>>,
     /// `chat_template`, which a server refuses unless told to trust it.
     pub has_own_template: bool,
 }
@@ -277,6 +280,7 @@ impl<'a> Request<'a> {
                 kwargs: Vec::new(),
                 tool_choice: None,
                 tools: None,
+                shown_tools: None,
                 has_own_template: false,
             },
             echo: false,
