@@ -107,9 +107,10 @@ impl Case {
             .collect()
     }
 
-    /// Samples of each prompt of a request to `/generate`.
+    /// Samples of each prompt.
     pub(crate) fn samples(&self) -> usize {
-        let samples = self.body["sampling_params"]["n"].as_u64().unwrap_or(1);
+        let native = self.body["sampling_params"]["n"].as_u64();
+        let samples = native.or_else(|| self.body["n"].as_u64()).unwrap_or(1);
         usize::try_from(samples).unwrap().max(1)
     }
 

@@ -151,7 +151,7 @@ impl VllmArgs {
         stub.engine.max_queued = self.max_num_queued_reqs;
         stub.engine.prefix_cache = self
             .enable_prompt_tokens_details
-            .then(|| PrefixCache::new(self.block_size));
+            .then(|| PrefixCache::blocks(self.block_size));
         stub.front = Front {
             allowed_origins: match &self.allowed_origins {
                 None => stub.dialect.allowed_origins(),
