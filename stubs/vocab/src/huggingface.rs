@@ -95,6 +95,33 @@ impl Huggingface {
             || self.tokenizer.0.get_model().id_to_token(id).is_some()
     }
 
+    /// The first id beyond all tokens; those of the model have no gaps.
+    pub(crate) fn size(&self) -> usize {
+        let model = self.tokenizer.0.get_model();
+        let (mut known, mut unknown) = (0_u32, 1 << 31);
+        while known < unknown {
+            let middle = known.midpoint(unknown);
+            if model.id_to_token(middle).is_some() {
+                known = middle + 1;
+            } else {
+                unknown = middle;
+            }
+        }
+        let added = self.added.values().map(|id| id + 1).max();
+        added.unwrap_or(0).max(known) as usize
+    }
+
+    /// The bytes of a token, also of one that is no whole text, where bytes are spelt as GPT-2 does.
+    pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
+        let text = self.tokenizer.0.decode(&[id], false).unwrap_or_default();
+        if !text.contains(char::REPLACEMENT_CHARACTER) {
+            return text.into_bytes();
+        }
+        let spelt = self.spellings(&[id]).concat();
+        let bytes: Option<Vec<u8>> = spelt.chars().map(spelt_byte).collect();
+        bytes.unwrap_or_else(|| text.into_bytes())
+    }
+
     pub(crate) fn plain(&self) -> Vec<(String, u32)> {
         let model = self.tokenizer.0.get_model();
         let ids = (0..u32::MAX).take_while(|&id| model.id_to_token(id).is_some());
@@ -137,5 +164,18 @@ impl Huggingface {
             token(id, bytes)
         };
         ids.iter().zip(&deltas).enumerate().map(cut).collect()
+    }
+}
+
+/// The byte that a character stands for: itself if it is printable Latin-1, else the next free one from
+/// U+0100 on.
+fn spelt_byte(character: char) -> Option<u8> {
+    let is_itself = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let code = u32::from(character);
+    match code.checked_sub(0x100) {
+        None => u8::try_from(code).ok().filter(is_itself),
+        Some(number) => (0..=u8::MAX)
+            .filter(|byte| !is_itself(byte))
+            .nth(number as usize),
     }
 }

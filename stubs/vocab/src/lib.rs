@@ -135,6 +135,25 @@ impl Vocab {
         }
     }
 
+    /// The bytes of a token, which may be part of a character.
+    pub fn bytes(&self, id: u32) -> Vec<u8> {
+        match self {
+            Self::Byte => u8::try_from(id).into_iter().collect(),
+            Self::Huggingface(tokenizer) => tokenizer.bytes(id),
+            _ => self.decode(&[id]).into_bytes(),
+        }
+    }
+
+    /// The number of tokens, or of ids that may be tokens.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Byte => 256,
+            Self::Char => u32::from(char::MAX) as usize + 1,
+            Self::Huggingface(tokenizer) => tokenizer.size(),
+            Self::Word => 1 << 31,
+        }
+    }
+
     /// The text of a special token, which decoding leaves out.
     pub fn special(&self, id: u32) -> Option<String> {
         match self {
@@ -282,6 +301,20 @@ mod tests {
         assert_eq!(bpe.added("<think>"), Some(4090));
         assert_eq!(bpe.decode(&[3036, 363, 4089, 4090]), "Hello<think>");
         assert!(bpe.contains(4095) && bpe.contains(0) && !bpe.contains(999_999));
+    }
+
+    #[test]
+    fn bytes_of_parts_of_characters_are_told() {
+        let [byte, char, bpe, _] = &*ALL;
+        assert_eq!(byte.bytes(0xe4), [0xe4]);
+        assert_eq!(char.bytes(0xe4), "ä".as_bytes());
+        assert_eq!(bpe.size(), 4096);
+        assert_eq!(bpe.bytes(4089), b"<|im_end|>");
+        for text in ["\u{7f}\u{ad}\r", "🦀 né", "a b"] {
+            let ids = bpe.encode(text, false);
+            let bytes: Vec<u8> = ids.iter().flat_map(|&id| bpe.bytes(id)).collect();
+            assert_eq!(bytes, text.as_bytes());
+        }
     }
 
     proptest! {

@@ -179,6 +179,7 @@ impl<'a> Answer<'a> {
                 .request
                 .tokens_as_ids
                 .unwrap_or(self.stub.streaming.tokens_as_ids),
+            rule: logprobs::Rule::Vllm,
             // A completion lists the sampled token even if no more is asked for.
             top: usize::try_from(asked.max(i128::from(!is_chat && !tells_choices))).unwrap_or(0),
         };

@@ -153,6 +153,7 @@ impl Answer<'_> {
         let ids = self.prompt_ids.as_ref()?.get(number)?;
         let style = Style {
             as_ids: false,
+            rule: logprobs::Rule::Vllm,
             top: usize::try_from(asked).unwrap_or(0).max(1),
         };
         let tokens = logprobs::of_prompt(&self.stub.engine.tokenizer.vocab, ids, style);
