@@ -1,38 +1,11 @@
-//! Tool parsers: which of the model's content calls a tool.
+//! Calls as vLLM finds them.
 
-use std::str::FromStr;
-
-use wire::chunk::{Nulls, ToolCall};
+use wire::chunk::ToolCall;
 use wire::json::Json;
 use wire::python;
 use wire::request::ToolChoice;
 
-/// A parser by vLLM's name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ToolParser {
-    /// `hermes`: JSON between `<tool_call>` and `</tool_call>`.
-    Hermes,
-}
-
-/// A parser that is not known.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown tool call parser `{0}`; known: hermes")]
-pub struct UnknownToolParser(String);
-
-impl FromStr for ToolParser {
-    type Err = UnknownToolParser;
-
-    fn from_str(name: &str) -> Result<Self, UnknownToolParser> {
-        match name {
-            "hermes" => Ok(Self::Hermes),
-            _ => Err(UnknownToolParser(name.to_owned())),
-        }
-    }
-}
-
-/// The tag before a call.
-pub(crate) const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
+use super::{CLOSE, Called, OPEN, begun};
 
 /// How a request's calls are found in the text.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -77,20 +50,6 @@ struct Told {
     named: bool,
     /// Bytes of the arguments.
     arguments: usize,
-}
-
-/// What a piece of content turned out to be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Called {
-    pub(crate) calls: Vec<ToolCall<'static>>,
-    pub(crate) content: Option<String>,
-    pub(crate) nulls: Nulls,
-}
-
-impl Called {
-    pub(crate) fn says_nothing(&self) -> bool {
-        self.calls.is_empty() && self.content.is_none() && !self.nulls.content
-    }
 }
 
 impl Caller {
@@ -286,13 +245,6 @@ fn call_id(random: &mut fastrand::Rng) -> String {
     format!("chatcmpl-tool-{:016x}", random.u64(..))
 }
 
-/// Bytes at the end of `text` that may begin `tag`.
-pub(crate) fn begun(text: &str, tag: &str) -> usize {
-    let lengths = (1..tag.len()).rev();
-    let mut begun = lengths.filter(|&length| text.as_bytes().ends_with(&tag.as_bytes()[..length]));
-    begun.next().unwrap_or(0)
-}
-
 /// As much of a call's JSON object as has come.
 #[derive(Debug, Default)]
 struct Partial {
@@ -372,6 +324,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::voice::cuts;
 
     fn caller(form: Form) -> Caller {
         Caller::new(form, true, 1)
@@ -432,17 +385,14 @@ mod tests {
             list in any::<bool>(),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
-            cuts.extend([0, text.len()]);
-            cuts.sort_unstable();
+            let parts = cuts::parts(&text, &cuts);
             let form = || if list { Form::List } else { Form::Hermes };
             let mut whole = caller(form());
             let expected = whole.feed(&text, true).content.unwrap_or_default();
             let mut growing = caller(form());
             let mut content = String::new();
-            for pair in cuts.windows(2) {
-                let is_last = pair[1] == text.len();
-                content.extend(growing.feed(&text[pair[0]..pair[1]], is_last).content);
+            for (index, part) in parts.iter().enumerate() {
+                content.extend(growing.feed(part, index + 1 == parts.len()).content);
             }
             prop_assert_eq!(content, expected);
             caller(form()).whole(&text);

@@ -1,5 +1,8 @@
 //! One choice's text on its way through the server's parsers: reasoning, then tool calls.
 
+#[cfg(test)]
+pub(crate) mod cuts;
+
 use wire::chunk::{Delta, Nulls};
 use wire::finish::{Finish, FinishReason};
 

@@ -1,74 +1,7 @@
-//! Reasoning parsers: which of the model's text is reasoning, which is content.
+//! Reasoning as vLLM finds it.
 
-use std::str::FromStr;
-
-use vocab::Vocab;
-
+use super::{ReasoningParser, Split, Tags, not_empty};
 use crate::tools;
-
-/// A parser by vLLM's name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReasoningParser {
-    /// `deepseek_r1`: reasoning up to the token `</think>` in streams, as text in whole answers, which the
-    /// template's switch does not reach.
-    DeepseekR1,
-    /// `qwen3`: reasoning up to `</think>`, an opening `<think>` being optional.
-    Qwen3,
-}
-
-/// A parser that is not known.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown reasoning parser `{0}`; known: deepseek_r1, qwen3")]
-pub struct UnknownParser(String);
-
-impl FromStr for ReasoningParser {
-    type Err = UnknownParser;
-
-    fn from_str(name: &str) -> Result<Self, UnknownParser> {
-        match name {
-            "deepseek_r1" => Ok(Self::DeepseekR1),
-            "qwen3" => Ok(Self::Qwen3),
-            _ => Err(UnknownParser(name.to_owned())),
-        }
-    }
-}
-
-impl ReasoningParser {
-    /// The tag before the reasoning.
-    pub(crate) const OPEN: &str = "<think>";
-    /// The tag behind the reasoning.
-    pub(crate) const CLOSE: &str = "</think>";
-
-    /// Whether tokens without an opening tag are counted as reasoning.
-    pub(crate) fn counts_unopened(self) -> bool {
-        self == Self::Qwen3
-    }
-
-    /// Whether a prompt already ends the reasoning, as a template does that switches it off.
-    pub(crate) fn is_over(prompt: &str) -> bool {
-        match (prompt.rfind(Self::OPEN), prompt.rfind(Self::CLOSE)) {
-            (Some(open), Some(close)) => close > open,
-            (None, close) => close.is_some(),
-            (Some(_), None) => false,
-        }
-    }
-}
-
-/// Ids of the tags, where they are tokens.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tags {
-    pub(crate) open: Option<u32>,
-    pub(crate) close: Option<u32>,
-}
-
-impl Tags {
-    pub(crate) fn find(vocab: &Vocab) -> Self {
-        Self {
-            open: vocab.added(ReasoningParser::OPEN),
-            close: vocab.added(ReasoningParser::CLOSE),
-        }
-    }
-}
 
 /// Splits one choice's text as it comes.
 #[derive(Clone, Debug)]
@@ -80,23 +13,6 @@ pub(crate) struct Splitter {
     at_start: bool,
     /// Text that may turn out to begin a tag.
     pending: String,
-}
-
-/// What a piece of text turned out to be.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Split {
-    pub(crate) reasoning: Option<String>,
-    pub(crate) content: Option<String>,
-}
-
-impl Split {
-    /// All of it is content.
-    pub(crate) fn content(text: &str) -> Self {
-        Self {
-            reasoning: None,
-            content: Some(text.to_owned()),
-        }
-    }
 }
 
 impl Splitter {
@@ -161,11 +77,7 @@ impl Splitter {
         }
         let close = self.pending.find(ReasoningParser::CLOSE);
         let call = self.pending.find(tools::OPEN);
-        // A tool call ends the reasoning as the closing tag does, but stays.
-        let ends = [
-            close,
-            call.filter(|_| self.parser == ReasoningParser::Qwen3),
-        ];
+        let ends = [close, call.filter(|_| self.parser.ends_at_calls())];
         if let Some(at) = ends.into_iter().flatten().min() {
             self.in_content = true;
             let tag = if Some(at) == close {
@@ -173,12 +85,7 @@ impl Splitter {
             } else {
                 0
             };
-            let content = self.pending.split_off(at + tag);
-            self.pending.truncate(at);
-            return Split {
-                reasoning: not_empty(std::mem::take(&mut self.pending)),
-                content: not_empty(content),
-            };
+            return Split::at(&mut self.pending, at, tag);
         }
         let kept = if is_last { 0 } else { self.begun_tag() };
         let keep = self.pending.split_off(self.pending.len() - kept);
@@ -212,15 +119,12 @@ impl Splitter {
     }
 }
 
-fn not_empty(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::voice::cuts;
 
     fn split(parts: &[&str], is_over: bool) -> (String, String) {
         let mut splitter = Splitter::new(ReasoningParser::Qwen3, Tags::default(), is_over);
@@ -289,10 +193,7 @@ mod tests {
             text in "(<think>)?[ab<]{0,6}(</thi)?[a<]{0,3}(</think>)?[ab<>]{0,6}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-            cuts.extend([0, text.len()]);
-            cuts.sort_unstable();
-            let parts: Vec<&str> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+            let parts = cuts::parts(&text, &cuts);
             prop_assert_eq!(split(&parts, false), split(&[&text], false));
         }
     }

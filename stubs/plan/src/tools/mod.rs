@@ -1,0 +1,65 @@
+//! Tool parsers: which of the model's content calls a tool.
+
+mod vllm;
+
+use std::str::FromStr;
+
+use wire::chunk::{Nulls, ToolCall};
+
+pub(crate) use vllm::{Caller, Form};
+
+/// A parser by the servers' names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ToolParser {
+    /// `hermes`: JSON between `<tool_call>` and `</tool_call>`.
+    Hermes,
+}
+
+/// A parser that is not known.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("unknown tool call parser `{name}`; known: {known}")]
+pub struct UnknownToolParser {
+    known: &'static str,
+    name: String,
+}
+
+/// vLLM's names.
+impl FromStr for ToolParser {
+    type Err = UnknownToolParser;
+
+    fn from_str(name: &str) -> Result<Self, UnknownToolParser> {
+        match name {
+            "hermes" => Ok(Self::Hermes),
+            _ => Err(UnknownToolParser {
+                known: "hermes",
+                name: name.to_owned(),
+            }),
+        }
+    }
+}
+
+/// The tag before a call.
+pub(crate) const OPEN: &str = "<tool_call>";
+/// The tag behind a call.
+pub(crate) const CLOSE: &str = "</tool_call>";
+
+/// What a piece of content turned out to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Called {
+    pub(crate) calls: Vec<ToolCall<'static>>,
+    pub(crate) content: Option<String>,
+    pub(crate) nulls: Nulls,
+}
+
+impl Called {
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.calls.is_empty() && self.content.is_none() && !self.nulls.content
+    }
+}
+
+/// Bytes at the end of `text` that may begin `tag`.
+pub(crate) fn begun(text: &str, tag: &str) -> usize {
+    let lengths = (1..tag.len()).rev();
+    let mut begun = lengths.filter(|&length| text.ends_with(&tag[..length]));
+    begun.next().unwrap_or(0)
+}
