@@ -199,6 +199,7 @@ impl<'a> Answer<'a> {
             ),
             splitter: parser
                 .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
+            ..Voice::default()
         };
         let mut track = Track::new(said, voice);
         track.cached = self.cached.get(number).copied();

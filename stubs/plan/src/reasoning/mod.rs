@@ -1,5 +1,6 @@
 //! Reasoning parsers: which of the model's text is reasoning, which is content.
 
+pub(crate) mod sglang;
 mod vllm;
 
 use std::str::FromStr;
@@ -12,10 +13,12 @@ pub(crate) use vllm::Splitter;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReasoningParser {
     /// `deepseek_r1` of vLLM: reasoning up to the token `</think>` in streams, as text in whole answers,
-    /// which the template's switch does not reach.
+    /// which the template's switch does not reach. `deepseek-r1` of SGLang: as text in both.
     DeepseekR1,
     /// `qwen3`: reasoning up to `</think>`, an opening `<think>` being optional.
     Qwen3,
+    /// SGLang's `qwen3-thinking`: the same, which the template's switch does not reach.
+    Qwen3Thinking,
 }
 
 /// A parser that is not known.
@@ -43,6 +46,19 @@ impl FromStr for ReasoningParser {
 }
 
 impl ReasoningParser {
+    /// The parser that SGLang has by that name, case aside.
+    pub fn sglang(name: &str) -> Result<Self, UnknownParser> {
+        match &*name.to_lowercase() {
+            "deepseek-r1" | "gigachat35" | "step3" | "step3p5" => Ok(Self::DeepseekR1),
+            "dots" | "interns1" | "nanbeige" | "qwen3" => Ok(Self::Qwen3),
+            "minimax" | "qwen3-thinking" => Ok(Self::Qwen3Thinking),
+            _ => Err(UnknownParser {
+                known: "deepseek-r1, dots, gigachat35, interns1, minimax, nanbeige, qwen3, qwen3-thinking, step3, step3p5",
+                name: name.to_owned(),
+            }),
+        }
+    }
+
     /// The tag before the reasoning.
     pub(crate) const OPEN: &str = "<think>";
     /// The tag behind the reasoning.

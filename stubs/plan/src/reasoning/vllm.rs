@@ -32,7 +32,7 @@ impl Splitter {
         match self.parser {
             _ if self.in_content => Split::content(text),
             ReasoningParser::DeepseekR1 => self.by_tokens(text, ids),
-            ReasoningParser::Qwen3 => self.by_text(text, is_last),
+            ReasoningParser::Qwen3 | ReasoningParser::Qwen3Thinking => self.by_text(text, is_last),
         }
     }
 

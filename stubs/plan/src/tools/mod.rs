@@ -1,18 +1,26 @@
 //! Tool parsers: which of the model's content calls a tool.
 
+mod blocks;
+mod growing;
+pub(crate) mod sglang;
 mod vllm;
+mod whole;
 
 use std::str::FromStr;
 
 use wire::chunk::{Nulls, ToolCall};
 
+pub(crate) use blocks::Blocks;
 pub(crate) use vllm::{Caller, Form};
+pub(crate) use whole::find;
 
 /// A parser by the servers' names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ToolParser {
     /// `hermes`: JSON between `<tool_call>` and `</tool_call>`.
     Hermes,
+    /// SGLang's `qwen25` or `qwen`: the same with line breaks inside the tags.
+    Qwen25,
 }
 
 /// A parser that is not known.
@@ -32,6 +40,20 @@ impl FromStr for ToolParser {
             "hermes" => Ok(Self::Hermes),
             _ => Err(UnknownToolParser {
                 known: "hermes",
+                name: name.to_owned(),
+            }),
+        }
+    }
+}
+
+impl ToolParser {
+    /// The parser that SGLang has by that name.
+    pub fn sglang(name: &str) -> Result<Self, UnknownToolParser> {
+        match name {
+            "hermes" => Ok(Self::Hermes),
+            "qwen" | "qwen25" => Ok(Self::Qwen25),
+            _ => Err(UnknownToolParser {
+                known: "hermes, qwen, qwen25",
                 name: name.to_owned(),
             }),
         }
@@ -62,4 +84,9 @@ pub(crate) fn begun(text: &str, tag: &str) -> usize {
     let lengths = (1..tag.len()).rev();
     let mut begun = lengths.filter(|&length| text.ends_with(&tag[..length]));
     begun.next().unwrap_or(0)
+}
+
+/// `index` of a call.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }

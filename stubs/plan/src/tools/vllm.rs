@@ -5,7 +5,7 @@ use wire::json::Json;
 use wire::python;
 use wire::request::ToolChoice;
 
-use super::{CLOSE, Called, OPEN, begun};
+use super::{CLOSE, Called, OPEN, begun, number};
 
 /// How a request's calls are found in the text.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -127,7 +127,6 @@ impl Caller {
         if self.told.len() <= index {
             self.told.resize_with(index + 1, Told::default);
         }
-        let number = u32::try_from(index).unwrap_or(u32::MAX);
         let told = &mut self.told[index];
         let mut entries = Vec::new();
         if !told.named {
@@ -135,7 +134,7 @@ impl Caller {
             entries.push(ToolCall {
                 arguments: None,
                 id: Some(call_id(&mut self.ids).into()),
-                index: number,
+                index: number(index),
                 name: Some(name.clone().into()),
             });
         }
@@ -145,7 +144,7 @@ impl Caller {
             entries.push(ToolCall {
                 arguments: Some(arguments.into()),
                 id: None,
-                index: number,
+                index: number(index),
                 name: None,
             });
         }
@@ -226,7 +225,7 @@ impl Caller {
             .map(|(index, (name, arguments))| ToolCall {
                 arguments: Some(arguments.into()),
                 id: Some(call_id(&mut self.ids).into()),
-                index: u32::try_from(index).unwrap_or(u32::MAX),
+                index: number(index),
                 name: Some(name.into()),
             })
             .collect();

@@ -2,12 +2,17 @@
 
 #[cfg(test)]
 pub(crate) mod cuts;
+#[cfg(test)]
+mod recorded;
+pub(crate) mod sglang;
 
 use wire::chunk::{Delta, Nulls};
 use wire::finish::{Finish, FinishReason};
 
 use crate::reasoning::{Split, Splitter};
 use crate::tools::Caller;
+
+use sglang::{Manner, Reader};
 
 /// The parsers of one choice, each if there is one.
 #[derive(Clone, Debug, Default)]
@@ -20,16 +25,47 @@ pub(crate) struct Voice {
     /// A call makes the finish reason `tool_calls`.
     pub(crate) names_calls: bool,
     pub(crate) splitter: Option<Splitter>,
+    /// SGLang's parsers; the others are vLLM's.
+    pub(crate) reader: Option<Box<Reader>>,
 }
 
 impl Voice {
+    /// A choice of SGLang's.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for a dialect that is in the making")
+    )]
+    pub(crate) fn sglang(manner: Manner) -> Self {
+        Self {
+            reader: Some(Box::new(Reader::new(manner))),
+            ..Self::default()
+        }
+    }
+
     /// Text is content as it is.
     pub(crate) fn is_plain(&self) -> bool {
+        if let Some(reader) = &self.reader {
+            return reader.is_plain();
+        }
         let parses = self.caller.is_some() || self.splitter.is_some();
         !(parses || self.drops_empty || self.hides_reasoning)
     }
 
-    /// What the next text adds, which came with `ids`; `None` if it makes no chunk.
+    /// What the next text adds, which came with `ids`: a delta for each chunk that it makes. SGLang's
+    /// parsers want to see every step, those without text and the end token's included; an aborted
+    /// answer has no last step, since they say nothing more then.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for a dialect that is in the making")
+    )]
+    pub(crate) fn deltas(&mut self, text: &str, ids: &[u32], is_last: bool) -> Vec<Delta<'static>> {
+        match &mut self.reader {
+            None => self.feed(text, ids, is_last).into_iter().collect(),
+            Some(reader) => reader.deltas(text, is_last),
+        }
+    }
+
+    /// What the next text adds by vLLM's parsers; `None` if it makes no chunk.
     pub(crate) fn feed(
         &mut self,
         text: &str,
@@ -96,6 +132,9 @@ impl Voice {
 
     /// The message of a whole answer.
     pub(crate) fn whole(&mut self, text: &str) -> Delta<'static> {
+        if let Some(reader) = &mut self.reader {
+            return reader.whole(text);
+        }
         let split = match &mut self.splitter {
             None => Split::content(text),
             Some(splitter) => splitter.whole(text),
@@ -113,10 +152,18 @@ impl Voice {
         }
     }
 
+    /// Some part of a call has been given out.
+    pub(crate) fn has_called(&self) -> bool {
+        match &self.reader {
+            None => self.caller.as_ref().is_some_and(Caller::has_called),
+            Some(reader) => reader.has_called,
+        }
+    }
+
     /// The finish of an answer that may have called tools.
     pub(crate) fn finish(&self, finish: &Finish<'static>) -> Finish<'static> {
-        let called = self.caller.as_ref().is_some_and(Caller::has_called);
-        if called && self.names_calls && finish.reason == FinishReason::Stop {
+        let names_calls = self.names_calls || self.reader.is_some();
+        if self.has_called() && names_calls && finish.reason == FinishReason::Stop {
             return Finish {
                 reason: FinishReason::ToolCalls,
                 ..finish.clone()
