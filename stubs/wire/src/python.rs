@@ -1,5 +1,6 @@
 //! Values as Python prints them, for error texts that quote Python.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::json::{Json, escape_into};
@@ -139,11 +140,18 @@ fn dump(value: &Json<'_>, out: &mut Vec<u8>) {
             Number::Float(number) if number.is_finite() => {
                 out.extend_from_slice(float(number).as_bytes());
             }
+            Number::Int(0) => out.push(b'0'),
             _ => out.extend_from_slice(text.as_bytes()),
         },
         Json::Object(members) => {
             out.push(b'{');
-            for (index, (name, value)) in members.0.iter().enumerate() {
+            let pairs = members.0.iter().map(|(name, value)| (&**name, value));
+            let mut values: HashMap<&str, &Json<'_>> = pairs.collect();
+            for (index, (name, _)) in members.0.iter().enumerate() {
+                // Of a repeated key the first place and the last value count.
+                let Some(value) = values.remove(&**name) else {
+                    continue;
+                };
                 out.extend_from_slice(if index == 0 { b"" } else { b", " });
                 quoted(name, out);
                 out.extend_from_slice(b": ");
@@ -219,6 +227,16 @@ mod tests {
         ] {
             assert_eq!(repr(text), expected);
         }
+    }
+
+    #[test]
+    fn dumps_are_pythons() {
+        let text = r#"{"a":[-0,1E2,NaN,"\u00e9\u0001"],"b":{},"a":[],"c":-0.0}"#;
+        let dumped = dumps(&Json::parse(text.as_bytes()).unwrap());
+        assert_eq!(dumped, r#"{"a": [], "b": {}, "c": -0.0}"#);
+        let text = r#"[-0,1E2,NaN,"\u00e9\u0001"]"#;
+        let dumped = dumps(&Json::parse(text.as_bytes()).unwrap());
+        assert_eq!(dumped, r#"[0, 100.0, NaN, "é\u0001"]"#);
     }
 
     #[test]
