@@ -1,6 +1,7 @@
 //! Probabilities by rule, as the recordings' scripted engines gave them.
 
 mod dummy;
+mod likeliest;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "no dialect asks for this rule yet")

@@ -11,6 +11,7 @@ use vocab::Vocab;
 use wire::chunk::{TokenLogprob, TopLogprob};
 
 use super::dummy::{self, Ids, Row};
+use super::likeliest::likeliest;
 
 /// Logits below the scripted token's, of the ids that follow it at distances of 37.
 const STEPS: [f32; 5] = [0.0, -1.5, -2.0, -2.5, -3.0];
@@ -51,6 +52,7 @@ pub(super) fn listed(
             text_offset: 0,
             token: name(&bytes, latin),
             top: likeliest(&row.logits, top)
+                .into_iter()
                 .map(|id| named(vocab, id, row, latin))
                 .collect(),
             bytes,
@@ -139,23 +141,6 @@ fn scripted(id: u32, ids: Ids) -> Row {
     let sum = (f64::from(sums[0]).ln() - LOG_ERROR) as f32;
     let logprobs = logits.iter().map(|logit| logit - sum).collect();
     Row { logits, logprobs }
-}
-
-/// The ids of the highest numbers of a row, the highest first.
-fn likeliest(row: &[f32], count: usize) -> impl Iterator<Item = u32> {
-    let mut ids: Vec<u32> = (0..).take(row.len()).collect();
-    let count = count.min(ids.len());
-    let descending = |left: &u32, right: &u32| {
-        row[*right as usize]
-            .total_cmp(&row[*left as usize])
-            .then(left.cmp(right))
-    };
-    if count > 0 && count < ids.len() {
-        ids.select_nth_unstable_by(count, descending);
-    }
-    ids.truncate(count);
-    ids.sort_unstable_by(descending);
-    ids.into_iter()
 }
 
 fn named(vocab: &Vocab, id: u32, row: &Row, latin: bool) -> TopLogprob {
@@ -263,18 +248,20 @@ mod tests {
                 let tokens = answer["choices"][0]["logprobs"]["content"].as_array();
                 for token in tokens.into_iter().flatten() {
                     let bytes: Vec<u8> = serde_json::from_value(token["bytes"].clone()).unwrap();
-                    let ours = &of_answer(&vocab, &[ids[&bytes]], style(false), 0)[0];
-                    let count = token["top_logprobs"].as_array().unwrap().len();
-                    let tops = ours.top.iter().take(count).map(|top| {
-                        json!({"token": top.token, "bytes": top.bytes, "logprob": f64::from(top.logprob)})
-                    });
-                    if count <= TOP {
-                        let logprob = f64::from(ours.logprob.unwrap());
-                        let tops: Vec<Value> = tops.collect();
-                        let ours = json!({"token": ours.token, "bytes": ours.bytes, "logprob": logprob, "top_logprobs": tops});
-                        assert_eq!(read(&ours), *token, "{}", case.name);
-                        entries += 1;
-                    }
+                    let top = token["top_logprobs"].as_array().unwrap().len();
+                    let style = Style {
+                        top,
+                        ..style(false)
+                    };
+                    let ours = &of_answer(&vocab, &[ids[&bytes]], style, 0)[0];
+                    let one = |token: &str, bytes: &[u8], logprob: f32| json!({"token": token, "bytes": bytes, "logprob": f64::from(logprob)});
+                    let tops = ours.top.iter();
+                    let tops = tops.map(|top| one(&top.token, &top.bytes, top.logprob));
+                    let tops: Vec<Value> = tops.collect();
+                    let mut ours = one(&ours.token, &ours.bytes, ours.logprob.unwrap());
+                    ours["top_logprobs"] = tops.into();
+                    assert_eq!(read(&ours), *token, "{}", case.name);
+                    entries += 1;
                 }
             }
         }
