@@ -1,5 +1,6 @@
 //! The reply to a chat or completion request.
 
+mod choice;
 pub(crate) mod ids;
 mod plain;
 mod play;

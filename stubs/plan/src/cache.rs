@@ -127,7 +127,7 @@ mod tests {
         };
         let request = match endpoint {
             Endpoint::Chat => Request::flat(members),
-            Endpoint::Completions => Request::from_checked(endpoint, members),
+            _ => Request::from_checked(endpoint, members),
         };
         let counted = prompt::counted(stub, &request);
         counted.map_or(Vec::new(), |counted| counted.ids(stub))

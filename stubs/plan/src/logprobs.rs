@@ -2,15 +2,12 @@
 
 mod dummy;
 mod likeliest;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no dialect asks for this rule yet")
-)]
 pub(crate) mod sglang;
 mod vllm;
 
 use vocab::Vocab;
 use wire::chunk::TokenLogprob;
+use wire::request::NativeLogprobs;
 
 use sglang::Place;
 
@@ -29,10 +26,6 @@ pub(crate) struct Style {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Rule {
     /// SGLang's.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no dialect asks for this rule yet")
-    )]
     Sglang {
         /// A token that is part of a character is named by its bytes, read as Latin-1.
         latin: bool,
@@ -65,4 +58,34 @@ pub(crate) fn of_prompt(vocab: &Vocab, ids: &[u32], style: Style) -> Vec<TokenLo
         first.logprob = None;
     }
     tokens
+}
+
+/// Adds to each token of an answer the probabilities of the ids that a request names.
+pub(crate) fn name_asked(
+    vocab: &Vocab,
+    asked: &NativeLogprobs,
+    ids: &[u32],
+    tokens: &mut [TokenLogprob],
+) {
+    name(vocab, &asked.token_ids, Place::Answer, ids, tokens);
+}
+
+/// The same for the tokens of a prompt.
+pub(crate) fn name_asked_of_prompt(
+    vocab: &Vocab,
+    asked: &NativeLogprobs,
+    ids: &[u32],
+    tokens: &mut [TokenLogprob],
+) {
+    name(vocab, &asked.token_ids, Place::Prompt, ids, tokens);
+}
+
+fn name(vocab: &Vocab, wanted: &[u32], place: Place, ids: &[u32], tokens: &mut [TokenLogprob]) {
+    if wanted.is_empty() {
+        return;
+    }
+    let lists = sglang::of_ids(vocab, ids, place, wanted);
+    for (token, list) in tokens.iter_mut().zip(lists) {
+        token.asked = list.unwrap_or_default();
+    }
 }

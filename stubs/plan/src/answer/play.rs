@@ -10,21 +10,17 @@ use regex::Regex;
 use wire::chunk::Extension;
 use wire::dialect::{Encoder, Envelope, Metrics};
 use wire::failure::Failure;
-use wire::request::{Endpoint, NativeLogprobs, Prompt, Request, ToolChoice, UsagePolicy};
+use wire::request::{Endpoint, Prompt, Request, UsagePolicy};
 use wire::usage::CachedTokens;
 
 use super::Answer;
-use crate::generate::{Grouping, Rules, Said, say};
-use crate::logprobs::{self, Style};
-use crate::prompt::Counted;
-use crate::reasoning::{ReasoningParser, Splitter, Tags};
+use crate::generate::{Grouping, Rules, say};
+use crate::prompt::{Counted, One};
 use crate::reply::{Body, Facts, Reply};
 use crate::script::{CutKind, Script};
 use crate::source::Ask;
 use crate::stub::{MAX_OSL, Stub};
-use crate::timeline::{self, Events, Opening, Plan, Timeline, Track};
-use crate::tools::{self, Caller, Form};
-use crate::voice::Voice;
+use crate::timeline::{self, Events, Plan, Timeline, Track};
 use crate::work::{self, Work};
 
 impl<'a> Answer<'a> {
@@ -84,12 +80,15 @@ impl<'a> Answer<'a> {
 
     /// Plays the script of each prompt.
     pub(crate) fn play(&mut self) -> Result<(), Failure> {
-        for (number, prompt) in self.prompt.iter().enumerate() {
-            let script = script(self.stub, self.request, &prompt.text);
-            self.look_up(number, &script);
+        let prompts = self.prompt.iter();
+        let script = |prompt: &One<'_>| script(self.stub, self.request, &prompt.text);
+        let scripts: Vec<Arc<Script>> = prompts.map(script).collect();
+        self.look_up(&scripts);
+        for (number, script) in scripts.iter().enumerate() {
             self.plan.pauses.extend(&script.pauses);
-            self.choices(number, &script);
+            self.choices(number, script);
         }
+        self.take_up();
         let mut faults = self.tracks.iter().filter_map(|track| track.said.fault);
         if let Some(fault) = faults.next() {
             if fault == CutKind::Dead {
@@ -108,26 +107,48 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Looks one prompt up in the prefix cache, if the server tells of it.
-    fn look_up(&mut self, number: usize, script: &Script) {
+    /// Looks the prompts up in the prefix cache, if there is one.
+    fn look_up(&mut self, scripts: &[Arc<Script>]) {
         let (Some(cache), Some(ids)) = (&self.stub.engine.prefix_cache, &self.prompt_ids) else {
             return;
         };
-        let found = match script.cached_tokens {
-            Some(cached) => CachedTokens {
-                cached,
-                created: Some(0),
-            },
-            None => cache.prompt(&ids[number]),
-        };
-        self.cached.push(found.cached);
-        if self.plan.manner.tells_choices && !self.stub.streaming.cache_report {
+        // What is not computed has no logprobs.
+        let logprobs = self.wishes().and_then(|wishes| wishes.logprobs.as_ref());
+        let start = logprobs.and_then(|asked| usize::try_from(asked.start).ok());
+        let most = start.unwrap_or(usize::MAX);
+        let mut all = cache.batch(ids, most);
+        let manner = self.plan.manner;
+        if manner.tells_choices && self.request.sampling.choices() > 1 {
+            // Several answers to a prompt are preceded by none, which fills the cache.
+            all = cache.batch(ids, most);
+        }
+        for (found, script) in all.iter_mut().zip(scripts) {
+            if let Some(cached) = script.cached_tokens {
+                *found = CachedTokens {
+                    cached,
+                    created: Some(0),
+                };
+            }
+        }
+        self.cached = all.iter().map(|found| found.cached).collect();
+        if manner.tells_choices && !self.stub.streaming.cache_report {
             return;
         }
-        let sum = self.plan.cache.get_or_insert_default();
-        sum.cached += found.cached;
-        if self.request.endpoint == Endpoint::Chat {
-            sum.created = Some(sum.created.unwrap_or(0) + found.created.unwrap_or(0));
+        let created = all.iter().map(|found| found.created.unwrap_or(0)).sum();
+        self.plan.cache = Some(CachedTokens {
+            cached: self.cached.iter().sum(),
+            created: (self.request.endpoint == Endpoint::Chat).then_some(created),
+        });
+    }
+
+    /// Has the prefix cache take up the answers.
+    fn take_up(&self) {
+        let (Some(cache), Some(ids)) = (&self.stub.engine.prefix_cache, &self.prompt_ids) else {
+            return;
+        };
+        let choices = self.request.sampling.choices();
+        for (number, track) in self.tracks.iter().enumerate() {
+            cache.answered(&ids[number / choices], &track.said.ids);
         }
     }
 
@@ -162,112 +183,9 @@ impl<'a> Answer<'a> {
         }
         for track in tracks.iter().cycle().take(choices) {
             let mut track = track.clone();
-            track.voice.caller = self.caller();
+            self.give_caller(&mut track.voice);
             self.tracks.push(track);
         }
-    }
-
-    /// One choice with its parsers and what goes with its tokens.
-    fn track(&self, number: usize, said: Said) -> Track {
-        let is_chat = self.request.endpoint == Endpoint::Chat;
-        let parser = self.stub.parsers.reasoning.filter(|_| is_chat);
-        let is_over = || ReasoningParser::is_over(&self.prompt[number].text);
-        let parser = parser.map(|parser| (parser, is_over()));
-        let tells_choices = self.plan.manner.tells_choices;
-        let style = |asked: i128| Style {
-            as_ids: self
-                .request
-                .tokens_as_ids
-                .unwrap_or(self.stub.streaming.tokens_as_ids),
-            rule: logprobs::Rule::Vllm,
-            // A completion lists the sampled token even if no more is asked for.
-            top: usize::try_from(asked.max(i128::from(!is_chat && !tells_choices))).unwrap_or(0),
-        };
-        let vocab = &self.stub.engine.tokenizer.vocab;
-        let style = self.request.sampling.logprobs.map(style);
-        let opening = self.opening(number, style);
-        let before = opening.iter().flat_map(|opening| &opening.logprobs);
-        let offset = before.map(|token| token.token.chars().count()).sum();
-        let logprobs = style.map(|style| logprobs::of_answer(vocab, &said.ids, style, offset));
-        let voice = Voice {
-            caller: None,
-            drops_empty: is_chat && self.stub.parsers.tools.is_some(),
-            hides_reasoning: parser.is_some() && !self.request.include_reasoning,
-            names_calls: !matches!(
-                self.request.template.tool_choice,
-                Some(ToolChoice::Named(_))
-            ),
-            splitter: parser
-                .map(|(parser, is_over)| Splitter::new(parser, Tags::find(vocab), is_over)),
-            ..Voice::default()
-        };
-        let mut track = Track::new(said, voice);
-        track.cached = self.cached.get(number).copied();
-        track.logprobs = logprobs.map(Into::into);
-        track.opening = opening;
-        let wishes = self.request.wishes.as_deref();
-        if wishes.is_some_and(|wishes| wishes.return_prompt_token_ids) {
-            let ids = self.prompt_ids.as_ref().map(|ids| &ids[number]);
-            track.prompt_ids = ids.map(|ids| ids[..].into());
-        }
-        track.told_without_text =
-            self.stub.parsers.reasoning.is_some() || self.stub.parsers.tools.is_some();
-        track.prompt_tokens = self.prompt[number].tokens;
-        track.reasoning_tokens = parser.map(|(parser, is_over)| {
-            reasoning_tokens(self.stub, parser, &track.said, is_over).into()
-        });
-        track
-    }
-
-    /// What finds the tool calls, if the request has tools.
-    fn caller(&mut self) -> Option<Caller> {
-        let template = &self.request.template;
-        let choice = template.tool_choice.as_ref()?;
-        template.tools.as_ref()?;
-        self.stub.parsers.tools?;
-        let form = Form::new(choice, !self.stub.parsers.lax_tool_calls);
-        let parallel = self.request.parallel_tool_calls;
-        Some(Caller::new(form, parallel, self.random.u64(..)))
-    }
-
-    /// What stands before a completion.
-    fn opening(&self, number: usize, style: Option<Style>) -> Option<Arc<Opening>> {
-        let ids = &self.prompt_ids.as_ref()?[number];
-        if self.request.endpoint == Endpoint::Chat {
-            return None;
-        }
-        let echo = self.request.echo;
-        let vocab = &self.stub.engine.tokenizer.vocab;
-        let told = |asked: &NativeLogprobs| {
-            let start = usize::try_from(asked.start).ok()?;
-            let style = style?;
-            let mut tokens = logprobs::of_prompt(vocab, ids, style);
-            tokens.drain(..start.min(tokens.len()));
-            Some(tokens.into_iter().map(Some).collect())
-        };
-        let wishes = self.request.wishes.as_deref();
-        let asked = wishes.and_then(|wishes| wishes.logprobs.as_ref());
-        let with_echo = echo && !self.plan.manner.tells_choices;
-        let opening = Opening {
-            prompt_logprobs: asked.and_then(told),
-            logprobs: match style.filter(|_| echo) {
-                Some(style) => logprobs::of_prompt(vocab, ids, style),
-                None => Vec::new(),
-            },
-            prompt_token_ids: (with_echo || self.request.return_token_ids && self.tells_prompt())
-                .then(|| ids.clone()),
-            text: if echo {
-                self.prompt[number].text.to_string()
-            } else {
-                String::new()
-            },
-        };
-        Some(opening.into())
-    }
-
-    /// Whether the choice in the making has the prompt's ids: of a generate answer only the first.
-    fn tells_prompt(&self) -> bool {
-        self.request.output_mode.is_none() || self.tracks.is_empty()
     }
 
     /// The answer as it will be sent.
@@ -472,32 +390,4 @@ fn metrics(plan: &Plan, tracks: &[Track]) -> Metrics {
             tokens / last.as_secs_f64()
         },
     }
-}
-
-/// Tokens of reasoning by each step, tags left out: `qwen3` counts all before the closing tag but the
-/// end token, `deepseek_r1` all between the tags.
-fn reasoning_tokens(stub: &Stub, parser: ReasoningParser, said: &Said, is_over: bool) -> Vec<u64> {
-    let tokenizer = &stub.engine.tokenizer;
-    let Tags { open, close } = Tags::find(&tokenizer.vocab);
-    let call = tokenizer.vocab.added(tools::OPEN);
-    let unopened = parser.counts_unopened();
-    let mut reasons = unopened && !is_over;
-    let mut count = 0;
-    let mut start = 0;
-    let mut counts = Vec::with_capacity(said.outputs.len());
-    for output in &said.outputs {
-        for &id in &said.ids[start..output.ids_end()] {
-            if Some(id) == close || (unopened && Some(id) == call) {
-                reasons = false;
-            } else if Some(id) == open {
-                reasons |= !unopened;
-            } else {
-                let is_end = tokenizer.eos_token_ids.contains(&id);
-                count += u64::from(reasons && !(unopened && is_end));
-            }
-        }
-        start = output.ids_end();
-        counts.push(count);
-    }
-    counts
 }

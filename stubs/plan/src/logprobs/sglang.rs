@@ -47,6 +47,7 @@ pub(super) fn listed(
         let row = rows.row(id, before.replace(id));
         let bytes = vocab.bytes(id);
         TokenLogprob {
+            asked: Vec::new(),
             id,
             logprob: row.logprobs.get(Ids::of(vocab).index(id)).copied(),
             text_offset: 0,

@@ -62,6 +62,7 @@ fn entry(
         }
     };
     TokenLogprob {
+        asked: Vec::new(),
         bytes: text.as_bytes().to_vec(),
         id,
         logprob: Some(base),

@@ -128,10 +128,6 @@ impl Detector {
 
 /// `reasoning_tokens` by each step, `ends` being the number of ids by then: all tokens up to and with the
 /// closing tag, whose ids are `close`, if the request has the model think, whatever becomes of its text.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for a dialect that is in the making")
-)]
 pub(crate) fn tokens(
     ids: &[u32],
     ends: impl Iterator<Item = usize>,

@@ -82,7 +82,7 @@ impl Called {
 /// Bytes at the end of `text` that may begin `tag`.
 pub(crate) fn begun(text: &str, tag: &str) -> usize {
     let lengths = (1..tag.len()).rev();
-    let mut begun = lengths.filter(|&length| text.ends_with(&tag[..length]));
+    let mut begun = lengths.filter(|&length| text.as_bytes().ends_with(&tag.as_bytes()[..length]));
     begun.next().unwrap_or(0)
 }
 

@@ -9,10 +9,9 @@ pub(crate) mod sglang;
 use wire::chunk::{Delta, Nulls};
 use wire::finish::{Finish, FinishReason};
 
+use self::sglang::{Manner, Reader};
 use crate::reasoning::{Split, Splitter};
 use crate::tools::Caller;
-
-use sglang::{Manner, Reader};
 
 /// The parsers of one choice, each if there is one.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +30,6 @@ pub(crate) struct Voice {
 
 impl Voice {
     /// A choice of SGLang's.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for a dialect that is in the making")
-    )]
     pub(crate) fn sglang(manner: Manner) -> Self {
         Self {
             reader: Some(Box::new(Reader::new(manner))),
@@ -54,10 +49,6 @@ impl Voice {
     /// What the next text adds, which came with `ids`: a delta for each chunk that it makes. SGLang's
     /// parsers want to see every step, those without text and the end token's included; an aborted
     /// answer has no last step, since they say nothing more then.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for a dialect that is in the making")
-    )]
     pub(crate) fn deltas(&mut self, text: &str, ids: &[u32], is_last: bool) -> Vec<Delta<'static>> {
         match &mut self.reader {
             None => self.feed(text, ids, is_last).into_iter().collect(),
@@ -97,18 +88,6 @@ impl Voice {
             && delta.tool_calls.is_empty()
             && !delta.nulls.content;
         (!says_nothing || is_last).then_some(delta)
-    }
-
-    /// What the next text adds where a step may make several chunks, or none.
-    pub(crate) fn deltas(&mut self, text: &str, ids: &[u32], is_last: bool) -> Vec<Delta<'static>> {
-        let _ = (ids, is_last);
-        if text.is_empty() {
-            return Vec::new();
-        }
-        vec![Delta {
-            content: Some(text.to_owned().into()),
-            ..Delta::default()
-        }]
     }
 
     fn plain(

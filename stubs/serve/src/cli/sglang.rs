@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use plan::stub::{Parsers, Stub};
 use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
@@ -126,7 +126,7 @@ impl SglangArgs {
         streaming.stream_interval = self.stream_interval;
         streaming.tells_stages = self.enable_metrics;
         streaming.without_text = self.skip_tokenizer_init;
-        stub.engine.prefix_cache = (!self.disable_radix_cache).then(|| PrefixCache::new(1));
+        stub.engine.prefix_cache = (!self.disable_radix_cache).then(|| PrefixCache::radix());
         stub.front = Front {
             allowed_origins: stub.dialect.allowed_origins(),
             api_keys: self.api_key.into_iter().collect(),
@@ -140,19 +140,12 @@ impl SglangArgs {
 
 /// A reasoning parser by SGLang's name for it.
 fn reasoning(name: &str) -> anyhow::Result<ReasoningParser> {
-    match name {
-        "qwen3" => Ok(ReasoningParser::Qwen3),
-        "deepseek-r1" => Ok(ReasoningParser::DeepseekR1),
-        _ => bail!("--reasoning-parser {name}: use qwen3 or deepseek-r1"),
-    }
+    ReasoningParser::sglang(name).context("--reasoning-parser")
 }
 
 /// A tool parser by SGLang's name for it.
 fn tools(name: &str) -> anyhow::Result<ToolParser> {
-    match name {
-        "hermes" | "qwen25" => Ok(ToolParser::Hermes),
-        _ => bail!("--tool-call-parser {name}: use qwen25 or hermes"),
-    }
+    ToolParser::sglang(name).context("--tool-call-parser")
 }
 
 /// The context that a model's folder tells of.

@@ -16,6 +16,8 @@ pub struct Manner {
     pub holds: Holds,
     /// Which paths need a key.
     pub keyed: Keyed,
+    /// By which rule the probabilities of a scripted answer follow.
+    pub probabilities: Probabilities,
     /// A path with a slash too many is sent on to the one without.
     pub redirects_slashes: bool,
     /// The model's name in an answer is the one that was asked for.
@@ -26,6 +28,8 @@ pub struct Manner {
     pub routes: &'static [Entry],
     /// Each choice tells of itself: its own id, its own counts.
     pub tells_choices: bool,
+    /// Whose parsers find reasoning and tool calls.
+    pub voices: Voices,
     /// `continuous_usage_stats` does nothing without `include_usage`.
     pub usage_needs_asking: bool,
     /// The head of an `OpenAI` stream is sent with its first event.
@@ -39,6 +43,24 @@ pub enum Finishes {
     Behind,
     /// In the chunk of the choice's last text.
     WithText,
+}
+
+/// By which rule the probabilities of a scripted answer follow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Probabilities {
+    /// From logits: the scripted token's stand above all others.
+    Logits,
+    /// From a token's place and id.
+    Places,
+}
+
+/// Whose parsers find reasoning and tool calls in a text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Voices {
+    /// SGLang's: a step may make several chunks.
+    Sglang,
+    /// vLLM's.
+    Vllm,
 }
 
 /// When a chat's roles are told.

@@ -14,7 +14,7 @@ pub mod vllm;
 
 pub use encoder::{Encoder, Field, Template};
 pub use envelope::{Content, Envelope, Head, Headers, Meta, Metrics, Models};
-pub use manner::{Finishes, Holds, Keyed, Manner, Roles, Served};
+pub use manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Served, Voices};
 pub use pattern::{Patterns, Shape};
 
 pub use vllm::Render;

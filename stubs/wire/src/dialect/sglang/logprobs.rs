@@ -1,7 +1,5 @@
 //! Logprobs as SGLang's `OpenAI` routes write them.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -52,7 +50,7 @@ impl<'a> ChatLogprobs<'a> {
 pub(super) struct TextLogprobs<'a> {
     text_offset: Vec<i32>,
     token_logprobs: Vec<Option<f64>>,
-    tokens: Vec<Cow<'a, str>>,
+    tokens: Vec<&'a str>,
     top_logprobs: Vec<Option<Top<'a>>>,
 }
 
@@ -62,11 +60,7 @@ struct Top<'a>(&'a [TopLogprob]);
 impl Serialize for Top<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Of tokens spelt alike the last gives the value and the first the place, as in a dictionary.
-        let spelt: Vec<_> = self
-            .0
-            .iter()
-            .map(|top| spelling(&top.token, &top.bytes))
-            .collect();
+        let spelt: Vec<&str> = self.0.iter().map(|top| &*top.token).collect();
         let mut map = serializer.serialize_map(None)?;
         for (at, name) in spelt.iter().enumerate() {
             if !spelt[..at].contains(name) {
@@ -88,23 +82,12 @@ impl<'a> TextLogprobs<'a> {
                 .iter()
                 .map(|token| token.logprob.map(f64::from))
                 .collect(),
-            tokens: tokens
-                .iter()
-                .map(|token| spelling(&token.token, &token.bytes))
-                .collect(),
+            tokens: tokens.iter().map(|token| &*token.token).collect(),
             top_logprobs: if lists {
                 tokens.iter().map(top).collect()
             } else {
                 Vec::new()
             },
         }
-    }
-}
-
-/// A token of a completion by its text, or by its bytes where they are no whole character.
-fn spelling<'a>(token: &'a str, bytes: &[u8]) -> Cow<'a, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(_) => token.into(),
-        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
     }
 }

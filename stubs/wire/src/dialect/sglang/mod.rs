@@ -14,7 +14,7 @@ pub(super) mod whole;
 
 pub use native::{Told, ToldChoice};
 
-use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Roles};
+use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Voices};
 use crate::dialect::uvicorn::Parser;
 
 /// What differs between versions and front ends.
@@ -59,12 +59,14 @@ pub(super) const MANNER: Manner = Manner {
     finishes: Finishes::Behind,
     holds: Holds::Steps,
     keyed: Keyed::AllBut(&["/health", "/ready", "/metrics"]),
+    probabilities: Probabilities::Logits,
     redirects_slashes: false,
     repeats_model: true,
     roles: Roles::WithText,
     routes: routes::ROUTES,
     tells_choices: true,
     usage_needs_asking: false,
+    voices: Voices::Sglang,
     waits_with_head: true,
 };
 

@@ -33,19 +33,18 @@ pub(crate) fn parse<'a>(
         _ => schema::COMPLETIONS,
     };
     let mut members = checked(json(content_type, body)?, fields)?;
-    let has_tools = members.get("tools").is_some_and(python::truthy);
-    if endpoint == Endpoint::Chat && has_tools && members.get("tool_choice").is_none() {
-        let auto = ("tool_choice".into(), Json::String("auto".into()));
-        members.0.push(auto);
-    }
     let wishes = wishes(&members);
     rename(
         &mut members,
         &[("no_stop_trim", "include_stop_str_in_output")],
     );
+    let request = match endpoint {
+        Endpoint::Chat => Request::flat(members),
+        _ => Request::from_checked(endpoint, members),
+    };
     Ok(Box::new(Request {
         wishes: Some(Box::new(wishes)),
-        ..Request::from_checked(endpoint, members)
+        ..request
     }))
 }
 

@@ -26,7 +26,7 @@ pub use responses_request::{Echoed, ResponsesRequest};
 
 use std::sync::Arc;
 
-use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Roles};
+use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Voices};
 use crate::failure::Failure;
 use crate::request::Endpoint;
 
@@ -163,12 +163,14 @@ pub(super) const MANNER: Manner = Manner {
     finishes: Finishes::WithText,
     holds: Holds::Characters,
     keyed: Keyed::Only(&["/v1", "/v2", "/inference", "/cohere"]),
+    probabilities: Probabilities::Places,
     redirects_slashes: true,
     repeats_model: false,
     roles: Roles::First,
     routes: routes::ROUTES,
     tells_choices: false,
     usage_needs_asking: true,
+    voices: Voices::Vllm,
     waits_with_head: false,
 };
 
