@@ -2,41 +2,71 @@
 
 use std::borrow::Cow;
 
-use super::{Endpoint, Request, ToolChoice};
+use super::{Endpoint, Prompt, Request, TemplateOptions, ToolChoice};
 use crate::json::{Json, Object};
 
 impl<'a> Request<'a> {
     /// Takes a chat out of a body that SGLang's schema has accepted: text parts are joined with a space,
     /// and the template sees the tools that may be called.
     pub fn flat(mut members: Object<'a>) -> Self {
+        let mut roles = Vec::new();
         for (name, value) in &mut members.0 {
             if let (true, Json::Array(messages)) = (name == "messages", value) {
-                messages.iter_mut().for_each(flatten);
+                roles = messages.iter_mut().map(flatten).collect();
             }
         }
         let is_choice = |choice: &Json<'_>| *choice != Json::Null;
         let has_choice = members.get("tool_choice").is_some_and(is_choice);
         let mut request = Self::from_checked(Endpoint::Chat, members);
-        let template = &mut request.template;
-        if let Some(tools) = &template.tools {
-            let default = (!has_choice).then_some(ToolChoice::Auto);
-            template.tool_choice = template.tool_choice.take().or(default);
-            let choice = template.tool_choice.as_ref();
-            template.shown_tools = Some(choice.map_or(Json::Null, |choice| shown(tools, choice)));
+        if let Prompt::Messages(messages) = &mut request.prompt {
+            for (message, role) in messages.iter_mut().zip(roles) {
+                message.role = role.into();
+                for (name, _) in &mut message.rest {
+                    if name == "reasoning" {
+                        *name = "reasoning_content".into();
+                    }
+                }
+            }
         }
+        request.template.flatten(has_choice);
         request
     }
 }
 
-fn flatten(message: &mut Json<'_>) {
+impl TemplateOptions<'_> {
+    /// Leaves out what SGLang does not know, and puts in its defaults.
+    fn flatten(&mut self, has_choice: bool) {
+        self.add_generation_prompt = true;
+        self.has_own_template = self.kwargs.iter().any(|(name, _)| name == "chat_template");
+        let effort = self
+            .kwargs
+            .iter()
+            .find(|(name, _)| name == "reasoning_effort");
+        if effort.and_then(|(_, effort)| effort.as_str()) == Some("none") {
+            self.kwargs
+                .insert(0, ("thinking".into(), Json::Bool(false)));
+        }
+        if let Some(tools) = &self.tools {
+            let default = (!has_choice).then_some(ToolChoice::Auto);
+            self.tool_choice = self.tool_choice.take().or(default);
+            let choice = self.tool_choice.as_ref();
+            self.shown_tools = Some(choice.map_or(Json::Null, |choice| shown(tools, choice)));
+        }
+    }
+}
+
+/// Makes a message's content one text; tells its role, of which the case does not count.
+fn flatten(message: &mut Json<'_>) -> String {
     let Json::Object(members) = message else {
-        return;
+        return String::new();
     };
     members.0.retain(|(_, value)| *value != Json::Null);
     let content = members.0.iter_mut().find(|(name, _)| name == "content");
     if let Some((_, content)) = content {
         join(content);
     }
+    let role = members.get("role").and_then(Json::as_str);
+    role.unwrap_or_default().to_lowercase()
 }
 
 /// Joins the texts of content parts.
@@ -94,7 +124,6 @@ fn whole<'a>(function: &Object<'a>, defer_loading: Option<&Json<'a>>) -> Json<'a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Prompt;
 
     fn flat(body: &str) -> Request<'_> {
         let Json::Object(members) = Json::parse(body.as_bytes()).unwrap() else {
@@ -111,6 +140,22 @@ mod tests {
         };
         assert_eq!(messages[0].content, "a b");
         assert_eq!(messages[0].rest, []);
+    }
+
+    #[test]
+    fn roles_and_defaults_are_the_servers() {
+        let body = r#"{"messages":[{"role":"Developer","content":"a","reasoning_content":"r"}],"chat_template":"x","reasoning_effort":"none","add_generation_prompt":false}"#;
+        let request = flat(body);
+        let Prompt::Messages(messages) = &request.prompt else {
+            panic!("a chat has messages");
+        };
+        assert_eq!(messages[0].role, "developer");
+        assert_eq!(messages[0].rest[0].0, "reasoning_content");
+        assert!(request.template.add_generation_prompt && !request.template.has_own_template);
+        let no = Json::Bool(false);
+        for name in ["enable_thinking", "thinking"] {
+            assert!(request.template.kwargs.contains(&(name.into(), no.clone())));
+        }
     }
 
     #[test]
