@@ -7,6 +7,7 @@
 mod applicable;
 pub mod cli;
 mod corpus;
+mod framing;
 mod json;
 mod live;
 mod manner;

@@ -6,7 +6,7 @@ use wire::recording::normalised;
 use super::corpus::Recorded;
 use super::json::Json;
 use super::live::Facts;
-use super::{native, shape, stream};
+use super::{framing, native, shape, stream};
 
 /// The first differences of head and body in words; `None` if all is as recorded.
 pub(super) fn difference(
@@ -113,7 +113,7 @@ fn masked(line: &str) -> String {
 fn streams(recorded: &[u8], actual: &[u8], facts: &Facts) -> Option<String> {
     let is_upper = facts.manner.has_upper_sizes;
     let read =
-        |body: &[u8]| stream::chunks(body, is_upper).and_then(|chunks| stream::events(&chunks));
+        |body: &[u8]| framing::chunks(body, is_upper).and_then(|chunks| stream::events(&chunks));
     let recorded = read(recorded);
     match (recorded, read(actual)) {
         (Ok(recorded), Ok(actual)) => stream::difference(&recorded, &actual, facts),
@@ -144,7 +144,7 @@ fn bodies(
             let told = shape::difference(&recorded, &json, facts);
             let told = told.or_else(|| answers(&recorded, &json));
             let spaced = || "the JSON has spaces between tokens, recorded has none".to_owned();
-            told.or_else(|| (!stream::is_compact(&actual)).then(spaced))
+            told.or_else(|| (!framing::is_compact(&actual)).then(spaced))
         }
         (Some(_), None) => Some("the body is no JSON".into()),
         (None, _) if recorded.starts_with("# HELP") => metrics(&recorded, &actual, facts),

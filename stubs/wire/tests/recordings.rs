@@ -105,3 +105,59 @@ fn two_recordings_of_one_thing_are_the_same() {
     }
     assert!(count > 10, "{count} were looked at");
 }
+
+/// Frames of two samples, every second pair of neighbours swapped.
+fn swapped(response: &[u8], are_swapped: impl Fn(&str, &str) -> bool) -> String {
+    let text = String::from_utf8(response.to_vec()).unwrap();
+    let mut frames: Vec<&str> = text.split_inclusive("\n\n\r\n").collect();
+    let mut at = 1;
+    while at + 1 < frames.len() {
+        if are_swapped(frames[at], frames[at + 1]) {
+            frames.swap(at, at + 1);
+            at += 3;
+        }
+        at += 1;
+    }
+    assert_ne!(frames.concat(), text);
+    frames.concat()
+}
+
+#[test]
+fn samples_take_turns_as_they_like_and_keep_their_order() {
+    let has_samples = |recorded: &Recorded| {
+        let names = ["gen-n2-stream", "gen-batch-stream"];
+        names
+            .map(|name| recorded.name.ends_with(&format!("default/{name}")))
+            .contains(&true)
+    };
+    for recorded in recordings().into_iter().filter(has_samples) {
+        let normal = normalised(&recorded.response, &recorded.rules);
+        let index = |frame: &str| {
+            let (_, index) = frame.rsplit_once("\"index\":")?;
+            Some(index.trim_end().to_owned())
+        };
+        let other = |one: &str, other: &str| {
+            let (one, other) = (index(one), index(other));
+            one.is_some() && other.is_some() && one != other
+        };
+        let taken = swapped(&recorded.response, other);
+        assert_eq!(
+            normalised(taken.as_bytes(), &recorded.rules),
+            normal,
+            "{}",
+            recorded.name
+        );
+        let same = |one: &str, other: &str| index(one).is_some() && index(one) == index(other);
+        let broken = swapped(taken.as_bytes(), same);
+        assert_ne!(
+            normalised(broken.as_bytes(), &recorded.rules),
+            normal,
+            "{}",
+            recorded.name
+        );
+        assert_ne!(
+            normalised(taken.as_bytes(), &Rules::VLLM),
+            normalised(&recorded.response, &Rules::VLLM)
+        );
+    }
+}
