@@ -37,9 +37,10 @@ impl Server<'_> {
     /// Asks the server for its models and for the tokens of the recorded `tokenize` case.
     pub(super) fn facts(&self, model: Option<&str>, corpus: &Corpus) -> anyhow::Result<Facts> {
         let manner = corpus.manner;
-        let mut cases = corpus.cases.iter();
-        let tokenize = cases.find(|known| known.path() == manner.tokenize);
-        let listed = self.json(b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")?;
+        let case = |path: &str| corpus.cases.iter().find(|known| known.path() == path);
+        let (models, tokenize) = (case(manner.models), case(manner.tokenize));
+        let models = models.map(|recorded| self.json(&recorded.request));
+        let listed = models.transpose()?.flatten();
         let models = listed
             .as_ref()
             .and_then(|json| json.get("data"))

@@ -20,6 +20,8 @@ pub(super) struct Manner {
     /// The recorded limit, and the flag that sets it.
     pub(super) max_model_len: i128,
     pub(super) length_flag: &'static str,
+    /// The case that lists the models.
+    pub(super) models: &'static str,
     /// The case that tells how the server cuts a text.
     pub(super) tokenize: &'static str,
     /// Words of errors that tell numbers of tokens.
@@ -43,6 +45,7 @@ static VLLM: Manner = Manner {
     common_flags: &["--max-model-len 512 --served-model-name tiny-chat"],
     max_model_len: 512,
     length_flag: "--max-model-len",
+    models: "default/get-models",
     tokenize: "default/post-tokenize",
     counted: &["out of vocabulary"],
     free_headers: &["content-length", "date", "location"],
@@ -64,6 +67,7 @@ static SGLANG: Manner = Manner {
     ],
     max_model_len: 2048,
     length_flag: "--context-length",
+    models: "default/route-v1-models",
     tokenize: "default/route-tokenize",
     counted: &[" tokens)", "requested a total of"],
     free_headers: &["allow", "content-length", "date"],
@@ -81,6 +85,7 @@ static SGLANG: Manner = Manner {
 static SGLANG_RUST: Manner = Manner {
     has: |configuration| configuration.starts_with(RUST),
     configuration: RUST,
+    models: "rust-server/route-v1-models",
     tokenize: "rust-server/route-tokenize",
     has_upper_sizes: true,
     ..SGLANG
