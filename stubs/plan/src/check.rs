@@ -22,7 +22,7 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
     let served = Served {
         context,
         parses_tools: stub.parsers.tools.is_some(),
-        tokens_only: stub.front.tokens_only,
+        tokens_only: stub.front.tokens_only || stub.streaming.without_text,
     };
     stub.dialect.check_parts(request, served)?;
     let prompt = prompt::counted(stub, request)?;

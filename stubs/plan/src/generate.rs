@@ -21,6 +21,8 @@ pub(crate) struct Rules<'a> {
     /// The finish names the end token, whichever it is.
     pub(crate) ends_tell_token: bool,
     pub(crate) eos_token_ids: &'a [u32],
+    /// An end that is ignored comes again and again; otherwise the answer begins anew.
+    pub(crate) end_repeats: bool,
     pub(crate) holds: Holds,
     pub(crate) ignore_eos: bool,
     pub(crate) include_stop: bool,
@@ -384,8 +386,13 @@ impl<'a> Speaker<'a> {
     /// The end token, which ends the answer unless a rule says otherwise.
     fn end(&mut self, end: End) -> Option<Finish<'static>> {
         if self.rules.ignore_eos && end.tokens > 0 {
-            self.take(end.tokens, end.id);
-            return self.text_step(end.tokens, end.id, "");
+            loop {
+                self.take(end.tokens, end.id);
+                let finish = self.text_step(end.tokens, end.id, "");
+                if finish.is_some() || !self.rules.end_repeats {
+                    return finish;
+                }
+            }
         }
         if self.tokens < self.rules.min_tokens && end.tokens > 0 {
             return None;
@@ -499,6 +506,7 @@ mod tests {
             ends_tell_token: false,
             eos_token_ids: &[7, 8],
             ignore_eos: false,
+            end_repeats: false,
             holds: Holds::Characters,
             include_stop: false,
             keeps_ids: true,

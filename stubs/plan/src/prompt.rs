@@ -114,9 +114,8 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
         .max_model_len
         .filter(|context| longest > *context)
     {
-        // The real tokenizer stops one token behind the limit; lists of ids are counted whole.
-        let seen = given_ids.map_or(context + 1, |_| longest);
-        return Err(stub.dialect.prompt_too_long(seen, context));
+        let is_text = given_ids.is_none();
+        return Err(stub.dialect.prompt_too_long(longest, is_text, context));
     }
     Ok(Counted {
         first,
@@ -139,20 +138,7 @@ pub(crate) fn text<'r>(
         Prompt::Texts(texts) => return Ok(texts.first().map(|text| Cow::Borrowed(&**text))),
         Prompt::Messages(messages) => messages,
     };
-    if messages.is_empty() {
-        let message =
-            "Cannot apply chat template to an empty conversation. Provide at least one message.";
-        return Err(Failure::bad_request(message, None));
-    }
-    if messages.iter().any(|message| message.has_media) {
-        let message = format!("{} is not a multimodal model", stub.names[0]);
-        return Err(Failure::bad_request(message, None));
-    }
-    if messages.iter().any(|message| message.has_surrogates) {
-        let message =
-            "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]";
-        return Err(Failure::bad_request(message, None));
-    }
+    stub.dialect.check_messages(messages, &stub.names[0])?;
     let rendered = match &stub.engine.tokenizer.template {
         Some(template) => template
             .render(Context(request, messages))

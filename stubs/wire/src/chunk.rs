@@ -128,6 +128,7 @@ pub struct Delta<'a> {
 
 /// Keys of a delta that are there although they say nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "a key each")]
 pub struct Nulls {
     /// `function.name` of tool calls.
     pub call_name: bool,

@@ -113,8 +113,8 @@ pub struct Message<'a> {
     pub content: Cow<'a, str>,
     /// The other members, for the chat template.
     pub rest: Vec<(Cow<'a, str>, Json<'a>)>,
-    /// A content part that is no text.
-    pub has_media: bool,
+    /// `type` of a content part that is no text.
+    pub media: Option<Cow<'a, str>>,
     /// A text with a lone surrogate, which no tokenizer takes.
     pub has_surrogates: bool,
 }
@@ -534,7 +534,7 @@ fn message(value: Json<'_>) -> Option<Message<'_>> {
         role: "".into(),
         content: "".into(),
         rest: Vec::new(),
-        has_media: false,
+        media: None,
         has_surrogates: false,
     };
     for (name, value) in members.0 {
@@ -560,15 +560,18 @@ impl<'a> Message<'a> {
         };
         let mut texts = Vec::new();
         for part in parts {
+            let mut media = None;
+            let kind = |members: &Object<'a>| members.get("type").cloned().and_then(text);
             let found = match part {
                 Json::Object(members) => {
+                    media = kind(&members);
                     let mut members = members.0.into_iter();
                     members.rfind(|(name, _)| matches!(&**name, "refusal" | "text"))
                 }
                 part => Some(("text".into(), part)),
             };
             let Some((_, value)) = found else {
-                self.has_media = true;
+                self.media = Some(media.unwrap_or_default());
                 continue;
             };
             self.has_surrogates |= matches!(value, Json::Surrogates(_));

@@ -57,7 +57,11 @@ impl<'a> Answer<'a> {
             manner,
             pace: stub.engine.pace,
             pauses: BTreeMap::new(),
-            prompt_tokens: prompt.tokens,
+            // Usage sums prompts by a range of steps `n`, which is empty below 0.
+            prompt_tokens: match request.sampling.n {
+                n if n < 0 && manner.tells_choices => 0,
+                _ => prompt.tokens,
+            },
             returns_token_ids: request.return_token_ids
                 || request.output_mode.is_some()
                 || request.endpoint == Endpoint::Generate,
@@ -319,6 +323,7 @@ pub(super) fn rules<'r>(stub: &'r Stub, request: &'r Request<'_>, prompt: u64) -
     Rules {
         ends_tell_token: stub.dialect.manner().ends_tell_token,
         eos_token_ids: &engine.tokenizer.eos_token_ids,
+        end_repeats: stub.dialect.manner().ends_repeat,
         holds: stub.dialect.manner().holds,
         // Without a limit an ignored end would never come.
         ignore_eos: engine.honors_limits && sampling.ignore_eos && max_tokens.is_some(),

@@ -95,9 +95,11 @@ impl Answer<'_> {
         }
         let mut logprobs = track.logprobs.as_ref().map(|logprobs| logprobs.to_vec());
         let mut ids = None;
+        let mut prompt_logprobs = None;
         if let Some(opening) = track.opening.take() {
             opening.put_before(&mut delta, logprobs.as_mut());
             ids.clone_from(&opening.prompt_token_ids);
+            prompt_logprobs.clone_from(&opening.prompt_logprobs);
         }
         let is_completion = self.request.endpoint != Endpoint::Chat;
         let choices = self.request.sampling.choices();
@@ -110,9 +112,10 @@ impl Answer<'_> {
             index: timeline::index(index),
             is_echo: false,
             logprobs,
-            prompt_logprobs: is_completion
-                .then(|| self.prompt_logprobs(index / choices))
-                .flatten(),
+            prompt_logprobs: prompt_logprobs.or_else(|| {
+                let own = is_completion.then(|| self.prompt_logprobs(index / choices));
+                own.flatten()
+            }),
             progress: self
                 .plan
                 .manner

@@ -314,7 +314,10 @@ impl Events {
 
     /// The choice whose id the chunks behind all text have.
     fn last_to_end(&self) -> u32 {
-        self.ended.last().map_or(0, |track| index(*track))
+        let steps = |track: &Track| track.said.outputs.len();
+        let tracks = self.tracks.iter().enumerate();
+        let last = tracks.max_by_key(|(_, track)| steps(track));
+        last.map_or(0, |(number, _)| index(number))
     }
 
     fn error(&self, step: usize, fault: CutKind) -> Event {

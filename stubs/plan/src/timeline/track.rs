@@ -180,14 +180,17 @@ impl Track {
         mut logprobs: Option<Vec<TokenLogprob>>,
     ) -> Vec<(Choice<'static>, Kind)> {
         let mut deltas = self.voice.deltas(text, ids, is_last);
-        if deltas.is_empty() && logprobs.is_some() && self.told_without_text {
+        // What went through a tool parser has no logprobs.
+        let takes = |delta: &Delta<'_>| !delta.nulls.tool_parser;
+        let has_taker = deltas.iter().any(takes);
+        if !has_taker && logprobs.is_some() && self.told_without_text {
             deltas.push(Delta::default());
         }
         let chunk = |delta: Delta<'static>| {
             let kind = kind(&delta);
             let choice = Choice {
+                logprobs: takes(&delta).then(|| logprobs.take()).flatten(),
                 delta,
-                logprobs: logprobs.take(),
                 ..Choice::default()
             };
             (choice, kind)

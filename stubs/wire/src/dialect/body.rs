@@ -1,4 +1,4 @@
-//! Request bodies as FastAPI reads them: what is JSON, and what a model accepts of it.
+//! Request bodies as `FastAPI` reads them: what is JSON, and what a model accepts of it.
 
 use crate::failure::{ErrorObject, Failure};
 use crate::json::{Json, JsonError, Object};

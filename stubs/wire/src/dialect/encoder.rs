@@ -86,16 +86,15 @@ impl Encoder {
 
     /// Appends the event or the whole answer of that shape with these values.
     pub fn shaped(&self, shape: Shape, text: &str, usage: Usage, out: &mut Vec<u8>) {
-        match self.patterns.find(self.dialect, &self.envelope, shape) {
-            Some(pattern) => pattern.fill(&self.values(shape, text, usage), out),
-            None => {
-                let chunk = shape.chunk(text, usage);
-                if shape.is_whole {
-                    return self.dialect.encode_whole(&self.envelope, &chunk, out);
-                }
-                by_type(self.dialect, &self.envelope, &chunk, &mut Told::new(), out);
-            }
+        if let Some(pattern) = self.patterns.find(self.dialect, &self.envelope, shape) {
+            return pattern.fill(&self.values(shape, text, usage), out);
         }
+        let chunk = shape.chunk(text, usage);
+        if shape.is_whole {
+            return self.dialect.encode_whole(&self.envelope, &chunk, out);
+        }
+        let told = &mut Told::new();
+        by_type(self.dialect, &self.envelope, &chunk, told, out);
     }
 
     fn values<'v>(&'v self, shape: Shape, text: &'v str, usage: Usage) -> Values<'v> {

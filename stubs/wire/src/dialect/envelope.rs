@@ -38,6 +38,10 @@ pub struct Envelope {
 
 /// What SGLang's `meta_info` tells beside the counts of a choice.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of the server and of the request"
+)]
 pub struct Meta {
     /// Frames of a stream say what is new, not all so far: `--incremental-streaming-output`.
     pub incremental: bool,

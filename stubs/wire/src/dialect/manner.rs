@@ -8,6 +8,8 @@ use crate::route::Entry;
 pub struct Manner {
     /// Browsers may send credentials, so an origin is named even if all are allowed.
     pub allows_credentials: bool,
+    /// After an end token that is ignored the model says it again and again.
+    pub ends_repeat: bool,
     /// The finish names the end token, whichever it is.
     pub ends_tell_token: bool,
     /// Where a chat's finish stands.

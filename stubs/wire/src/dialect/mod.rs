@@ -25,7 +25,7 @@ use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
 use crate::http1::Chunking;
 use crate::metrics::Snapshot;
-use crate::request::{Endpoint, Known, Request, UsagePolicy};
+use crate::request::{Endpoint, Known, Message, Request, UsagePolicy};
 
 /// A server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -218,7 +218,7 @@ impl Dialect {
     /// The server's answer to a request that it refuses.
     pub fn check_parts(self, request: &Request<'_>, served: Served) -> Result<(), Failure> {
         match self {
-            Self::Sglang(_) => sglang::refusal::check_parts(request),
+            Self::Sglang(_) => sglang::refusal::check_parts(request, served),
             Self::Vllm(_) => vllm::checks::before_prompt(request, served),
         }
     }
@@ -248,10 +248,23 @@ impl Dialect {
     }
 
     /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
-    pub fn prompt_too_long(self, tokens: u64, context: u64) -> Failure {
+    pub fn prompt_too_long(self, tokens: u64, is_text: bool, context: u64) -> Failure {
         match self {
             Self::Sglang(_) => sglang::refusal::prompt_too_long(tokens, context),
+            // The tokenizer stops one token behind the limit; lists of ids are counted whole.
+            Self::Vllm(_) if is_text => vllm::refusal::prompt_too_long(context + 1, context),
             Self::Vllm(_) => vllm::refusal::prompt_too_long(tokens, context),
+        }
+    }
+
+    /// Checks a chat's messages, for the model of that name.
+    ///
+    /// # Errors
+    /// The server's answer to messages that it cannot show to a model.
+    pub fn check_messages(self, messages: &[Message<'_>], model: &str) -> Result<(), Failure> {
+        match self {
+            Self::Sglang(_) => sglang::refusal::check_messages(messages),
+            Self::Vllm(_) => vllm::checks::messages(messages, model),
         }
     }
 
@@ -361,7 +374,7 @@ impl Dialect {
 
     /// Appends the JSON of rendered prompts: of a chat the one, of a completion a list.
     pub fn encode_render(self, renders: &[Render<'_>], out: &mut Vec<u8>) {
-        vllm::render::encode(self.vllm(), renders, out)
+        vllm::render::encode(self.vllm(), renders, out);
     }
 
     /// Appends the JSON of a whole response.
@@ -371,7 +384,7 @@ impl Dialect {
         snapshot: &vllm::responses::Snapshot<'_>,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode(self.vllm(), outline, snapshot, out)
+        vllm::responses::encode(self.vllm(), outline, snapshot, out);
     }
 
     /// Appends an event of a streamed response as a whole.
@@ -383,7 +396,7 @@ impl Dialect {
         number: u64,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode_progress(self.vllm(), outline, progress, snapshot, number, out)
+        vllm::responses::encode_progress(self.vllm(), outline, progress, snapshot, number, out);
     }
 
     /// Appends an event of an item of a streamed response.
@@ -394,7 +407,7 @@ impl Dialect {
         place: vllm::responses::Place,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode_event(self.vllm(), item, event, place, out)
+        vllm::responses::encode_event(self.vllm(), item, event, place, out);
     }
 
     /// Appends the JSON of a whole message.
@@ -408,7 +421,7 @@ impl Dialect {
 
     /// Appends one event of a streamed message.
     pub fn encode_message_event(self, event: vllm::messages::Event<'_>, out: &mut Vec<u8>) {
-        vllm::messages::encode_event(self.vllm(), event, out)
+        vllm::messages::encode_event(self.vllm(), event, out);
     }
 
     /// Whether a streamed message that fails ends the block that is open.
@@ -418,12 +431,12 @@ impl Dialect {
 
     /// Appends the JSON of an error of `/v1/messages`.
     pub fn encode_message_error(self, error: &ErrorObject, out: &mut Vec<u8>) {
-        vllm::messages::encode_error(self.vllm(), error, out)
+        vllm::messages::encode_error(self.vllm(), error, out);
     }
 
     /// Appends the answer of `/v1/messages/count_tokens`.
     pub fn encode_token_count(self, input_tokens: u64, out: &mut Vec<u8>) {
-        vllm::messages::encode_count(input_tokens, out)
+        vllm::messages::encode_count(input_tokens, out);
     }
 
     /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.

@@ -23,6 +23,7 @@ pub struct BadHead;
 
 /// A request's start line and the headers that matter to a stub.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "what headers say")]
 pub struct RequestHead<'a> {
     /// `POST`
     pub method: &'a str,

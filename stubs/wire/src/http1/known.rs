@@ -15,6 +15,7 @@ pub struct KnownHead(Option<Form>);
 
 /// A head around the values that may differ.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what headers say")]
 struct Form {
     parts: Vec<Part>,
     end: Vec<u8>,

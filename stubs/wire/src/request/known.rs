@@ -58,7 +58,7 @@ impl Known {
                 role: form.role.into(),
                 content: text,
                 rest: Vec::new(),
-                has_media: false,
+                media: None,
                 has_surrogates: false,
             }])
         };

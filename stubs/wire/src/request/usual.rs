@@ -209,7 +209,7 @@ fn messages<'a>(reader: &mut Reader<'a>) -> Option<Vec<Message<'a>>> {
             role: Cow::Borrowed(reading.role?),
             content: reading.content?,
             rest: Vec::new(),
-            has_media: false,
+            media: None,
             has_surrogates: false,
         });
         if reader.takes(b']') {

@@ -55,6 +55,7 @@ const V0_5_23: Profile = Profile {
 /// How it behaves where plans are made.
 pub(super) const MANNER: Manner = Manner {
     allows_credentials: true,
+    ends_repeat: true,
     ends_tell_token: true,
     finishes: Finishes::Behind,
     holds: Holds::Steps,

@@ -355,7 +355,9 @@ impl ToldChoice {
     fn forget(&mut self) {
         self.text.clear();
         self.ids.clear();
-        self.lists = None;
+        if let Some(lists) = &mut self.lists {
+            lists.output = Kinds::default();
+        }
     }
 
     /// Adds what a frame brings.

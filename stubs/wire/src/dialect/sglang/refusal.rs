@@ -2,15 +2,19 @@
 
 use serde::Serialize;
 
+use crate::dialect::Served;
 use crate::failure::{ErrorObject, Failure};
 use crate::python;
-use crate::request::{Endpoint, Request, ToolChoice};
+use crate::request::{Endpoint, Message, Prompt, Request, ToolChoice};
 
 use super::chunk::FlatError;
 use super::native::QUEUE_FULL;
 
 /// Checks what needs no prompt.
-pub(crate) fn check_parts(request: &Request<'_>) -> Result<(), Failure> {
+pub(crate) fn check_parts(request: &Request<'_>, served: Served) -> Result<(), Failure> {
+    if served.tokens_only {
+        check_tokens_alone(request)?;
+    }
     let plain = |message: String| Err(Failure::bad_request(message, None));
     let model = request.model.as_deref().unwrap_or_default();
     if let Some((_, adapter)) = model.split_once(':') {
@@ -32,6 +36,38 @@ pub(crate) fn check_parts(request: &Request<'_>) -> Result<(), Failure> {
         return plain("Request-supplied chat_template is not allowed. Start the server with --trust-request-chat-template to permit it.".into());
     }
     Ok(())
+}
+
+/// Checks a chat's messages.
+pub(crate) fn check_messages(messages: &[Message<'_>]) -> Result<(), Failure> {
+    let mut media = messages
+        .iter()
+        .filter_map(|message| message.media.as_deref());
+    let message = if messages.is_empty() {
+        "Messages cannot be empty.".into()
+    } else if let Some(kind) = media.next() {
+        format!("Model only supports text input; received unsupported content type '{kind}'.")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::bad_request(message, None))
+}
+
+/// What a server without a tokenizer says to texts.
+const NO_TEXTS: &str = "The engine initialized with skip_tokenizer_init=True cannot accept text prompts. Please provide input_ids or re-initialize the engine with skip_tokenizer_init=False.";
+
+/// Checks what a server without a tokenizer can do.
+fn check_tokens_alone(request: &Request<'_>) -> Result<(), Failure> {
+    let missing = |what: &str| Failure::internal(format!("Internal server error: {what}"));
+    match &request.prompt {
+        Prompt::Messages(_) => Err(missing(
+            "'NoneType' object has no attribute 'apply_chat_template'",
+        )),
+        Prompt::Texts(texts) if !texts.is_empty() => Err(Failure::bad_request(NO_TEXTS, None)),
+        // The answer has ids, and the route looks for its text.
+        Prompt::Ids(_) if request.endpoint == Endpoint::Completions => Err(missing("'text'")),
+        _ => Ok(()),
+    }
 }
 
 /// Checks sampling parameters, in the server's order; `prompt` tokens stand in a context of `context`.

@@ -24,7 +24,10 @@ pub(crate) fn parse<'a>(
     if let Some(request) = known.again(endpoint, body) {
         return Ok(request);
     }
-    if let Some(request) = Request::usual(endpoint, body) {
+    let is_usual = |asked: Option<i128>| endpoint == Endpoint::Chat || asked != Some(0);
+    if let Some(request) = Request::usual(endpoint, body)
+        && is_usual(request.max_tokens())
+    {
         known.learn(body, &request);
         return Ok(request);
     }

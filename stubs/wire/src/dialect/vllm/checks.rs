@@ -2,7 +2,7 @@
 
 use crate::dialect::Served;
 use crate::failure::{ErrorObject, Failure};
-use crate::request::{OutputMode, Request, ToolChoice};
+use crate::request::{Message, OutputMode, Request, ToolChoice};
 
 use super::{refusal, sampling};
 
@@ -37,6 +37,21 @@ pub(crate) fn behind_prompt(
     sampling::check(asked, limit)?;
     logprobs("sample", "logprobs", asked.logprobs)?;
     logprobs("prompt", "prompt_logprobs", asked.prompt_logprobs)
+}
+
+/// Checks a chat's messages, for the model of that name.
+pub(crate) fn messages(messages: &[Message<'_>], model: &str) -> Result<(), Failure> {
+    let message = if messages.is_empty() {
+        "Cannot apply chat template to an empty conversation. Provide at least one message.".into()
+    } else if messages.iter().any(|message| message.media.is_some()) {
+        format!("{model} is not a multimodal model")
+    } else if messages.iter().any(|message| message.has_surrogates) {
+        "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
+            .into()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::bad_request(message, None))
 }
 
 /// The answer to a request that finds the queue full.

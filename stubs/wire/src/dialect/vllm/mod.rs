@@ -159,6 +159,7 @@ const V0_10: Profile = Profile {
 /// How it behaves where plans are made.
 pub(super) const MANNER: Manner = Manner {
     allows_credentials: false,
+    ends_repeat: false,
     ends_tell_token: false,
     finishes: Finishes::WithText,
     holds: Holds::Characters,
