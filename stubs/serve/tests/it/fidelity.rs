@@ -16,7 +16,7 @@ use serve::replay::{Plays, load};
 use serve::server::{Config, Server};
 use wire::recording::{Rules, difference, normalised};
 
-use crate::support::{Client, Stub, fixtures};
+use crate::support::{Stub, fixtures};
 use corpus::{Case, Configuration, Corpus, Native, is_any, is_rust};
 
 #[derive(Deserialize)]
@@ -75,7 +75,16 @@ const SGLANG: Corpus = Corpus {
     tokenizer: "wire/sglang-0.5.23/stub-model",
     rules: Rules::SGLANG,
     // An abort takes effect with the next token.
-    native: Some(Native { events: 5 }),
+    native: Some(Native {
+        events: 5,
+        filled: &[
+            ("default", "gen-basic-repeat", "gen-basic"),
+            ("default", "gen-batch", "gen-logprob-flat"),
+            ("default", "gen-logprob-flat", "gen-logprob-token-ids"),
+            ("default", "gen-logprob-stream", "gen-logprob-top2-text"),
+            ("metrics", "gen-basic-repeat", "cmpl-stream-usage"),
+        ],
+    }),
 };
 const SGLANG_RUST: Corpus = Corpus {
     has: is_rust,
@@ -87,7 +96,17 @@ const SGLANG_RUST: Corpus = Corpus {
         "sglang-0.5.23-rust",
     ],
     more_words: &[],
-    native: Some(Native { events: 4 }),
+    native: Some(Native {
+        events: 4,
+        filled: &[
+            ("rust-server", "gen-basic-repeat", "gen-basic"),
+            (
+                "rust-server",
+                "gen-prompt-token-ids",
+                "gen-input-ids-stream",
+            ),
+        ],
+    }),
     ..SGLANG
 };
 
@@ -164,20 +183,11 @@ fn compared(
     found
 }
 
-/// Cases of SGLang before which the cache was not emptied, each with what ran before it.
-const WARM: [(&str, &str, &str); 5] = [
-    ("default", "gen-basic-repeat", "gen-basic"),
-    ("default", "gen-batch", "gen-logprob-flat"),
-    ("default", "gen-logprob-flat", "gen-logprob-token-ids"),
-    ("default", "gen-logprob-stream", "gen-logprob-top2-text"),
-    ("metrics", "gen-basic-repeat", "cmpl-stream-usage"),
-];
-
 /// Brings the prefix cache into the state that it had when the case was recorded.
 fn prepare(stub: &Stub, corpus: &Corpus, configuration: &Configuration, name: &str) {
-    if corpus.native.is_none() {
+    let Some(native) = &corpus.native else {
         return;
-    }
+    };
     let mut client = stub.client();
     let authorization = configuration.authorization();
     let flush = format!(
@@ -185,11 +195,8 @@ fn prepare(stub: &Stub, corpus: &Corpus, configuration: &Configuration, name: &s
     );
     client.send(flush.as_bytes());
     client.response().expect("an answer");
-    let is_it = |warm: &&(&str, &str, &str)| (warm.0, warm.1) == (&*configuration.name, name);
-    if let Some((.., first)) = WARM.iter().find(is_it) {
-        let mut client: Client = stub.client();
-        client.send(&configuration.case(first).request);
-        client.response().expect("an answer");
+    if let Some(filler) = native.filler(&configuration.name, name) {
+        exchange::exchange(stub.address(), &configuration.case(filler));
     }
 }
 
@@ -247,7 +254,7 @@ fn check(corpus: &Corpus) {
         let joined = threads.into_iter().map(|thread| thread.join().unwrap());
         joined.collect()
     });
-    let (mut count, mut report, mut failed) = (0, Vec::new(), 0);
+    let (mut count, mut report, mut counts) = (0, Vec::new(), Vec::new());
     for (configuration, found) in configurations.iter().zip(found) {
         let config = &configuration.name;
         let known = known.iter().filter(|known| known.is_of(corpus));
@@ -263,18 +270,15 @@ fn check(corpus: &Corpus) {
         let unknown = unknown.map(|(name, how)| format!("{config}/{name}:\n{how}"));
         let lines: Vec<String> = passing.chain(unknown).collect();
         count += found.run.len();
-        failed += lines.len();
         if !lines.is_empty() {
-            let (lines, run) = (lines.len(), found.run.len());
-            report.push(format!("{config}: {lines} of {run}"));
+            counts.push(format!("{config}: {} of {}", lines.len(), found.run.len()));
         }
-        report.splice(0..0, lines);
+        report.extend(lines);
     }
-    assert!(
-        failed == 0,
-        "{failed} of {count} cases:\n{}",
-        report.join("\n")
-    );
+    let failed = report.len();
+    report.extend(counts);
+    let report = report.join("\n");
+    assert!(failed == 0, "{failed} of {count} cases:\n{report}");
 }
 
 fn one_of(corpus: &Corpus, configuration: &Configuration, filter: &str) -> Found {

@@ -29,6 +29,9 @@ pub(crate) struct Corpus {
 pub(crate) struct Native {
     /// Events that a client has seen when its request is aborted.
     pub(crate) events: usize,
+    /// A configuration's case before which the cache was not empty, and the case that had filled it: no
+    /// flush was asked for, or it came while a request was still being taken down and did nothing.
+    pub(crate) filled: &'static [(&'static str, &'static str, &'static str)],
 }
 
 /// A folder of a corpus: one server.
@@ -75,6 +78,15 @@ impl Corpus {
         words.extend(more);
         let env = &configuration.index.env;
         Stub::start_with(words, |name| env.get(name).cloned())
+    }
+}
+
+impl Native {
+    /// The case that had filled the cache.
+    pub(crate) fn filler(&self, configuration: &str, case: &str) -> Option<&'static str> {
+        let mut known = self.filled.iter();
+        let found = known.find(|(config, name, _)| (*config, *name) == (configuration, case));
+        found.map(|(_, _, filler)| *filler)
     }
 }
 
