@@ -92,6 +92,15 @@ impl Server<'_> {
     /// A recorded request with the server's model name, path prefix and key.
     pub(super) fn request(&self, recorded: &Recorded, facts: &Facts) -> Vec<u8> {
         let is_malformed = String::from_utf8_lossy(&recorded.response).contains("'json_invalid'");
+        let page = format!("/models/{} ", facts.manner.model);
+        if recorded
+            .request
+            .starts_with(format!("GET /v1{page}").as_bytes())
+        {
+            let own = format!("/models/{} ", encoded(&facts.model));
+            let request = replaced(&recorded.request, page.as_bytes(), own.as_bytes());
+            return self.addressed(&request);
+        }
         let request = match WholeRequest::parse(&recorded.request) {
             // A message about a place in the body needs the body as it is.
             Ok(Some(whole)) if !is_malformed => facts.renamed(&recorded.request, &whole),
@@ -170,6 +179,16 @@ impl Facts {
     }
 }
 
+/// A name as it stands in a path.
+fn encoded(name: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'/' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(byte).collect()
+}
+
 fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -207,6 +226,7 @@ mod tests {
             own.len()
         );
         assert_eq!(renamed(&sent), expected);
+        assert_eq!(encoded("a/b c-é"), "a/b%20c-%C3%A9");
         let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let chunked = |body: &str| format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
         assert_eq!(renamed(&chunked(body)), chunked(own));
