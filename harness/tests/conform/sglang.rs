@@ -183,3 +183,33 @@ fn a_server_that_errs_is_told_what_is_different() {
         assert!(told.contains(expected), "{name}:\n{told}");
     }
 }
+
+#[test]
+#[ignore = "the dialect is being built"]
+fn our_stub_is_built_like_sglang() {
+    let folder = fixtures().join("wire/sglang-0.5.23");
+    let scripts = format!("script:{}", folder.join("scripts.json").display());
+    let tokenizer = folder.join("stub-model").display().to_string();
+    let scripted = ["--tokenizer", &tokenizer, "--source", &scripts];
+    let length = ["--context-length", "2048", "--model-path"];
+    for (profile, words) in [
+        (
+            "sglang-0.5.23",
+            [&length[..], &["stub-model"], &scripted].concat(),
+        ),
+        (
+            "sglang-0.5.23-rust",
+            [&length[..], &["stub-model"], &scripted].concat(),
+        ),
+        (
+            "sglang-0.5.23",
+            vec!["--served-model-name", "a longer \"name\""],
+        ),
+    ] {
+        let stub = Running::stub(&[&["sglang", "--profile", profile][..], &words].concat());
+        let (failed, passed) = failures(&["--url", &stub.url(), "--profile", profile]);
+        stub.stop();
+        assert!(failed.is_empty(), "{profile}:\n{}", failed.join("\n"));
+        assert!(passed >= 200, "{passed} passed");
+    }
+}
