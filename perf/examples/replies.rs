@@ -55,6 +55,7 @@ fn reply(
     let reply = reply.ok().context("a chat is for the stub to answer")?;
     ensure!(reply.status == 200, "status {}", reply.status);
     let head = Head {
+        is_unframed: false,
         close: !head.keep_alive,
         content: reply.content(),
         date: "Tue, 14 Nov 2023 22:13:20 GMT",

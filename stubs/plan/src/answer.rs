@@ -89,6 +89,7 @@ fn reply_to(
     let script = script.as_deref();
     let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script, &envelope));
     let mut reply = if let Some(quick) = quick {
+        quick.take_up(stub, &prompt);
         quick.reply(stub, request, &prompt, envelope)
     } else {
         let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
@@ -149,7 +150,10 @@ fn is_usual(request: &Request<'_>, prompt: &Counted<'_>) -> bool {
         && sampling.logprobs.is_none()
         && sampling.prompt_logprobs.is_none()
         && request.output_mode.is_none()
-        && request.wishes.is_none()
+        && request
+            .wishes
+            .as_ref()
+            .is_none_or(|wishes| wishes.are_none())
         && request.stream_interval.is_none()
         && request.template.add_generation_prompt
         && !(request.echo || request.return_token_ids || request.return_prompt_text)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::dialect::{Content, Encoder, Envelope, Field, Shape};
+use wire::dialect::{Content, Encoder, Envelope, Field, Finishes, Shape};
 use wire::http1;
 use wire::request::{Endpoint, Request, UsagePolicy};
 use wire::sse;
@@ -15,7 +15,7 @@ use crate::generate::Plain;
 use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
-use crate::script::{Pieces, Rhythm, Script};
+use crate::script::{Piece, Pieces, Rhythm, Script};
 use crate::stub::Stub;
 use crate::timeline::{Kind, Step};
 use crate::work::Work;
@@ -32,13 +32,15 @@ const AROUND_TEXT: usize = 320;
 /// Whether a usual request can have a plain answer from this stub.
 pub(super) fn may_be(stub: &Stub, request: &Request<'_>, policy: UsagePolicy) -> bool {
     let (engine, parsers) = (&stub.engine, &stub.parsers);
+    let tells_cache = !stub.dialect.manner().tells_choices || stub.streaming.cache_report;
     engine.pace == Pace::Burst
-        && engine.prefix_cache.is_none()
+        && request.endpoint != Endpoint::Generate
+        && !(tells_cache && engine.prefix_cache.is_some())
         && engine.max_osl.is_none()
         && parsers.reasoning.is_none()
         && parsers.tools.is_none()
         && !stub.streaming.request_metrics
-        && (policy != UsagePolicy::Continuous || !request.stream)
+        && !(policy.is_running() && request.stream)
 }
 
 /// A script's first choice, said as it is.
@@ -61,13 +63,28 @@ impl<'a> Quick<'a> {
         let answer = script.choices.first().filter(|_| is_even)?;
         let rules = play::rules(stub, request, prompt.tokens);
         let plain = rules.untouched(answer)?;
+        let is_silent = |piece: Piece| piece.bytes == 0;
+        let skips_empty = stub.dialect.manner().finishes == Finishes::Behind;
         let fits = plain.text.len() <= MAX_TEXT
+            && !(skips_empty && plain.pieces.iter().any(is_silent))
             && plain.finish.stop_reason.is_none()
             && (!request.stream || Cuts::new(stub, &plain).bytes(envelope) <= MAX_STREAM);
         fits.then_some(Self {
             max_tokens: rules.max_tokens,
             plain,
         })
+    }
+
+    /// Has the prefix cache take up prompt and answer, where there is one that nobody is told of.
+    pub(super) fn take_up(&self, stub: &Stub, prompt: &Counted<'_>) {
+        let Some(cache) = &stub.engine.prefix_cache else {
+            return;
+        };
+        let ids = prompt.ids(stub);
+        cache.prompt(&ids[0]);
+        let said = self.plain.pieces.iter().filter_map(|piece| piece.id);
+        let end = self.plain.end.and_then(|end| end.id);
+        cache.answered(&ids[0], &said.chain(end).collect::<Vec<u32>>());
     }
 
     /// The reply that says it.
@@ -79,10 +96,15 @@ impl<'a> Quick<'a> {
         envelope: Envelope,
     ) -> Reply {
         let Self { max_tokens, plain } = self;
+        // SGLang tells of reasoning in every usage.
+        let reasoning_tokens = stub.dialect.manner().tells_choices.then_some(0);
         let speech = Speech {
             cuts: Cuts::new(stub, &plain),
             encoder: Encoder::new(stub.dialect, envelope, Arc::clone(&stub.patterns)),
-            usage: Usage::new(prompt.tokens, plain.tokens),
+            usage: Usage {
+                reasoning_tokens,
+                ..Usage::new(prompt.tokens, plain.tokens)
+            },
             plain,
         };
         let (rendered, steps) = if request.stream {
@@ -91,10 +113,11 @@ impl<'a> Quick<'a> {
             speech.whole()
         };
         let envelope = speech.encoder.envelope();
-        let sends_usage = !request.stream || envelope.usage != UsagePolicy::Omit;
+        let sends_usage = !request.stream || envelope.usage.is_told_at_end();
         let facts = Facts {
             finish_reason: Some(speech.plain.finish.reason.as_str()),
             prompt_tokens: Some(prompt.tokens),
+            reasoning_tokens,
             response_id: Some(envelope.id.as_str().into()),
             stream: Some(request.stream),
             usage: Some(speech.usage).filter(|_| sends_usage),
@@ -201,15 +224,25 @@ impl Speech<'_> {
         }
         let (pieces, text) = self.texts(chunks - 1, &mut out);
         let end = self.plain.end.map_or(0, |end| end.tokens);
-        let tokens = small(pieces.tokens()) + end;
-        let finish = Shape::finish(self.plain.finish.reason);
+        let mut tokens = small(pieces.tokens()) + end;
+        let mut text = text;
+        let mut finish = Shape::finish(self.plain.finish.reason);
+        let manner = self.encoder.dialect().manner();
+        if envelope.endpoint == Endpoint::Chat && manner.finishes == Finishes::Behind {
+            if !text.is_empty() {
+                let told = (Kind::Content, Some(0), std::mem::take(&mut tokens));
+                out.shaped(told, Shape::text(0, Field::Content), text, Usage::default());
+            }
+            finish = Shape::bare_finish(self.plain.finish.reason);
+            text = "";
+        }
         out.shaped(
             (Kind::Finish, Some(0), tokens),
             finish,
             text,
             Usage::default(),
         );
-        if envelope.usage != UsagePolicy::Omit {
+        if envelope.usage.is_told_at_end() {
             out.shaped((Kind::Usage, None, 0), Shape::usage(), "", self.usage);
         }
         http1::write_chunk(&mut out.bytes, |bytes| bytes.extend_from_slice(sse::DONE));

@@ -368,7 +368,7 @@ proptest! {
         (tokens_per_chunk, stream_interval) in (1_u32..5, 1_u32..5),
         limit in 0_u32..40,
         tokenizer_name in prop::sample::select(vec!["char", "byte", "word", "bpe"]),
-        profile in prop::sample::select(Dialect::names().filter(|name| name.starts_with("vllm")).collect::<Vec<_>>()),
+        profile in prop::sample::select(Dialect::names().collect::<Vec<_>>()),
     ) {
         let has = |name| options.contains(&name);
         let tokenizer = tokenizer(tokenizer_name);

@@ -133,6 +133,16 @@ impl Shape {
         })
     }
 
+    /// An event that ends choice 0 and says nothing.
+    pub fn bare_finish(reason: FinishReason) -> Self {
+        Self::event(ChoiceShape {
+            field: None,
+            finish: Some(reason),
+            index: 0,
+            is_role: false,
+        })
+    }
+
     /// An event of usage alone.
     pub fn usage() -> Self {
         Self {
@@ -299,7 +309,7 @@ const MARKS: [(&str, Slot); 6] = [
 ];
 
 impl Pattern {
-    /// Renders marks in place of the values and cuts there; none if a mark stands there twice.
+    /// Renders marks in place of the values and cuts there; none if something else holds a mark.
     fn new(key: Key, envelope: &Envelope) -> Option<Self> {
         let [(id, _), (text, _), ..] = MARKS;
         let envelope = Envelope {
@@ -322,11 +332,12 @@ impl Pattern {
         let json = String::from_utf8(json).ok()?;
         let mut found = Vec::new();
         for (mark, slot) in MARKS {
-            let mut places = json.match_indices(mark);
-            found.extend(places.next().map(|(at, mark)| (at, mark.len(), slot)));
-            if places.next().is_some() {
+            let fingerprint = envelope.fingerprint.as_deref().unwrap_or_default();
+            if envelope.model.contains(mark) || fingerprint.contains(mark) {
                 return None;
             }
+            let places = json.match_indices(mark);
+            found.extend(places.map(|(at, mark)| (at, mark.len(), slot)));
         }
         found.sort_unstable_by_key(|(at, ..)| *at);
         let mut parts = Vec::new();

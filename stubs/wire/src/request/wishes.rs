@@ -70,6 +70,17 @@ pub struct FlatLogprobs {
     pub output: bool,
 }
 
+impl Wishes<'_> {
+    /// Nothing is asked for that shows in an answer.
+    pub fn are_none(&self) -> bool {
+        *self
+            == Self {
+                whole_numbers: self.whole_numbers.clone(),
+                ..Self::default()
+            }
+    }
+}
+
 impl Default for Wishes<'_> {
     fn default() -> Self {
         Self {

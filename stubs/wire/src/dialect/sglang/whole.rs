@@ -76,8 +76,10 @@ struct Metadata {
 
 impl Metadata {
     fn new(answer: &Chunk<'_>) -> Self {
-        let first = answer.choices.first();
-        let tokens = first.and_then(|choice| choice.progress?.usage.completion_tokens);
+        let first = answer.choices.first().and_then(|choice| choice.progress);
+        // A choice that is alone has all tokens.
+        let usage = first.map(|progress| progress.usage).or(answer.usage);
+        let tokens = usage.and_then(|usage| usage.completion_tokens);
         Self {
             weight_version: WeightVersion::NAME,
             weight_versions: [WeightVersion::up_to(tokens.unwrap_or(0))],
