@@ -1,6 +1,8 @@
 //! What one event of a stream says, or a whole answer, whatever the dialect's spelling.
 
 mod gist;
+mod native;
+mod shapes;
 
 use std::borrow::Cow;
 
@@ -10,6 +12,7 @@ use crate::finish::{Finish, FinishReason, StopReason};
 use crate::usage::Usage;
 
 pub use gist::{Gist, Reader};
+pub use native::{Samples, Settled};
 
 /// The object of one streamed event, or of an answer that is not streamed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -192,13 +195,7 @@ impl<'a> RawChunk<'a> {
     }
 
     fn into_chunk(self) -> Chunk<'a> {
-        let error = self
-            .error
-            .filter(|error| error.get() != "null")
-            .map(|error| {
-                serde_json::from_str(error.get())
-                    .map_or_else(|_| error.get().into(), |RawError { message }| message.0)
-            });
+        let error = self.error.and_then(error_message);
         let choices = self.choices.unwrap_or_default().into_iter();
         Chunk {
             choices: choices.map(RawChoice::into_choice).collect(),
@@ -207,6 +204,13 @@ impl<'a> RawChunk<'a> {
             ..Chunk::default()
         }
     }
+}
+
+/// What an error object says, or the value in its place; none where that is null.
+fn error_message(error: &RawValue) -> Option<Cow<'_, str>> {
+    let message = serde_json::from_str(error.get());
+    let message = message.map_or_else(|_| error.get().into(), |RawError { message }| message.0);
+    (error.get() != "null").then_some(message)
 }
 
 #[derive(serde::Deserialize)]

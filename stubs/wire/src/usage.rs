@@ -14,7 +14,7 @@ pub struct Usage {
     pub prompt_tokens: Option<u64>,
     /// `completion_tokens`
     pub completion_tokens: Option<u64>,
-    /// `completion_tokens_details.reasoning_tokens`
+    /// `completion_tokens_details.reasoning_tokens`, or `reasoning_tokens` beside the other counts.
     pub reasoning_tokens: Option<u64>,
     /// `prompt_tokens_details`, where the server tells of its cache.
     pub cache: Option<CachedTokens>,
@@ -67,6 +67,7 @@ impl Usage {
             completion_tokens: members.completion_tokens.and_then(count),
             reasoning_tokens: details
                 .and_then(|details| details.reasoning_tokens)
+                .or(members.reasoning_tokens)
                 .and_then(count),
         })
     }
@@ -82,6 +83,8 @@ struct Members<'a> {
     completion_tokens_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
     prompt_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning_tokens: Option<&'a RawValue>,
 }
 
 #[derive(serde::Deserialize)]
@@ -98,7 +101,8 @@ struct Details<'a> {
     reasoning_tokens: Option<&'a RawValue>,
 }
 
-fn count(value: &RawValue) -> Option<u64> {
+/// A usable count.
+pub(crate) fn count(value: &RawValue) -> Option<u64> {
     let number: u64 = value.get().parse().ok()?;
     (number <= MAX_COUNT).then_some(number)
 }
@@ -156,5 +160,8 @@ mod tests {
         assert_eq!(read(text), Some(Usage::new(3, 4)));
         let text = r#"{"completion_tokens_details":{"reasoning_tokens":2}}"#;
         assert_eq!(read(text).unwrap().reasoning_tokens, Some(2));
+        let text =
+            r#"{"completion_tokens":7,"reasoning_tokens":3,"completion_tokens_details":null}"#;
+        assert_eq!(read(text).unwrap().reasoning_tokens, Some(3));
     }
 }

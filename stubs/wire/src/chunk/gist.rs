@@ -10,7 +10,8 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::{Chunk, DecodeError, RawChunk};
+use super::shapes::{MAX_BYTES, Shapes, number, plain, span, text, text_span};
+use super::{Chunk, DecodeError, RawChunk, native};
 use crate::usage::Usage;
 
 /// What a chunk adds, all its choices together: as much as a client needs that counts and clocks.
@@ -66,16 +67,10 @@ fn add<'a>(to: &mut Cow<'a, [u8]>, text: Option<Cow<'a, str>>) {
 /// Reads the chunks of one server, those quickly that are like earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
-    /// In the order in which streams bring them.
-    shapes: Vec<Shape>,
-    /// The last one used: often the next chunk is like it, else like the one behind it.
-    last: usize,
+    shapes: Shapes<Shape>,
+    /// Those of native frames.
+    pub(super) frames: Shapes<native::Shape>,
 }
-
-/// As many shapes are remembered: role, text, reasoning, the end, usage, and some to spare.
-const MAX_SHAPES: usize = 8;
-/// Bytes around the holes of a shape that is worth remembering.
-const MAX_BYTES: usize = 4096;
 
 impl Reader {
     /// Reads a chunk, or a whole answer, as [`Chunk::decode`] does.
@@ -87,7 +82,7 @@ impl Reader {
         let usage = raw.usage;
         let chunk = raw.into_chunk();
         if let Some(shape) = Shape::of(json, &chunk, usage) {
-            self.remember(shape);
+            self.shapes.remember(shape);
         }
         Ok(chunk.into())
     }
@@ -99,28 +94,10 @@ impl Reader {
     }
 
     fn recall<'a>(&mut self, json: &'a [u8], may_be: impl Fn(&Shape) -> bool) -> Option<Gist<'a>> {
-        let count = self.shapes.len();
-        let mut gist = Gist::default();
-        for index in (self.last..count).chain(0..self.last) {
-            let shape = &mut self.shapes[index];
-            if may_be(shape) && shape.read(json, &mut gist).is_some() {
-                self.last = index;
-                return Some(gist);
-            }
-            gist = Gist::default();
-        }
-        None
-    }
-
-    fn remember(&mut self, shape: Shape) {
-        let next = (self.last + 1).min(self.shapes.len());
-        if self.shapes.len() < MAX_SHAPES {
-            self.shapes.insert(next, shape);
-            self.last = next;
-        } else {
-            self.last = next % MAX_SHAPES;
-            self.shapes[self.last] = shape;
-        }
+        self.shapes.recall(|shape| {
+            let mut gist = Gist::default();
+            (may_be(shape) && shape.read(json, &mut gist).is_some()).then_some(gist)
+        })
     }
 }
 
@@ -268,20 +245,6 @@ impl Shape {
     }
 }
 
-/// Where a part stands in the whole that it was borrowed from.
-fn span(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
-    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-    let span = start..start + part.len();
-    (whole.get(span.clone())? == part).then_some(span)
-}
-
-/// Where a text stands between its quotes, if it is written as it is.
-fn text_span(json: &[u8], text: &str) -> Option<Range<usize>> {
-    let span = span(json, text.as_bytes())?;
-    let before = json.get(span.start.checked_sub(1)?);
-    (before == Some(&b'"') && json.get(span.end) == Some(&b'"')).then_some(span)
-}
-
 /// Where usual counts stand in a usage object.
 fn count_spans(json: &[u8], usage: &RawValue) -> Vec<(Range<usize>, Value)> {
     #[derive(serde::Deserialize)]
@@ -310,87 +273,6 @@ fn count_spans(json: &[u8], usage: &RawValue) -> Vec<(Range<usize>, Value)> {
     spans.collect()
 }
 
-/// Takes a string from the front, without its quotes and up to the closing one.
-fn text<'a>(json: &mut &'a [u8], out: &mut Cow<'a, [u8]>) -> Option<()> {
-    let length = special_at(json)?;
-    if json[length] != b'"' {
-        return escaped(json, out);
-    }
-    let (text, rest) = json.split_at(length);
-    if !text.is_ascii() {
-        std::str::from_utf8(text).ok()?;
-    }
-    *out = Cow::Borrowed(text);
-    *json = rest;
-    Some(())
-}
-
-/// The same for a string with escapes.
-#[cold]
-fn escaped(json: &mut &[u8], out: &mut Cow<'_, [u8]>) -> Option<()> {
-    let mut length = 0;
-    loop {
-        length += special_at(json.get(length..)?)?;
-        match json[length] {
-            b'"' => break,
-            // What follows is read by the decoder below, a quote or another backslash aside.
-            b'\\' => length += 2,
-            _ => return None,
-        }
-    }
-    let mut quoted = Vec::with_capacity(length + 2);
-    quoted.push(b'"');
-    quoted.extend_from_slice(&json[..=length]);
-    let text: String = serde_json::from_slice(&quoted).ok()?;
-    *out = Cow::Owned(text.into_bytes());
-    *json = &json[length..];
-    Some(())
-}
-
-/// Bytes of printable ASCII at the front that mean themselves in a string.
-fn plain(json: &[u8]) -> usize {
-    let special = special_at(json).unwrap_or(json.len());
-    let other = json[..special].iter().position(|byte| !byte.is_ascii());
-    other.unwrap_or(special)
-}
-
-/// Where the first byte stands that ends a string, escapes, or must not be in one.
-fn special_at(json: &[u8]) -> Option<usize> {
-    let (words, rest) = json.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let found = special(u64::from_le_bytes(*word));
-        if found != 0 {
-            return Some(index * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let is_special = |&byte: &u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    Some(json.len() - rest.len() + rest.iter().position(is_special)?)
-}
-
-/// Of eight bytes, the highest bit of the first special one, and maybe of others behind it.
-fn special(word: u64) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // The lowest byte that borrows is below the limit; only bytes above it may borrow from it.
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let quote = below(word ^ (ONES * u64::from(b'"')), 1);
-    let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
-    (quote | backslash | below(word, 0x20)) & (ONES << 7)
-}
-
-/// Takes a whole number of at most twelve digits, none of which can be too large a count, from the
-/// front.
-fn number(json: &mut &[u8]) -> Option<u64> {
-    let digits = json.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let leads_with_zero = digits > 1 && json[0] == b'0';
-    if digits == 0 || digits > 12 || leads_with_zero {
-        return None;
-    }
-    let value = |sum, digit: &u8| sum * 10 + u64::from(digit - b'0');
-    let number = json[..digits].iter().fold(0, value);
-    *json = &json[digits..];
-    Some(number)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -416,20 +298,6 @@ mod tests {
             let call = format!(r#"{{"choices":[{{"delta":{{"role":"{answer}"}}}}]}}"#);
             reader.read(call.as_bytes()).unwrap();
         }
-        assert_eq!(reader.shapes.len(), MAX_SHAPES);
-    }
-
-    #[test]
-    fn the_first_special_byte_is_found_wherever_it_stands() {
-        for special in [b'"', b'\\', 0, 0x1f] {
-            for other in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xff] {
-                let mut bytes = [other; 21];
-                assert_eq!(special_at(&bytes), None);
-                for at in (0..bytes.len()).rev() {
-                    bytes[at] = special;
-                    assert_eq!(special_at(&bytes), Some(at), "{special} {other}");
-                }
-            }
-        }
+        assert_eq!(reader.shapes.len(), super::super::shapes::MAX_SHAPES);
     }
 }
