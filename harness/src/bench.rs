@@ -54,6 +54,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Output tokens to ask for where a sample does not say.
     pub max_tokens: Option<u32>,
+    /// Ask for answers that go on behind their end token.
+    pub ignore_eos: bool,
     /// Sent as a bearer token.
     pub api_key: Option<String>,
     /// Of the arrival times.
@@ -97,6 +99,7 @@ impl Config {
             workers: (cores / 2).max(1),
             timeout: Duration::from_mins(1),
             max_tokens: None,
+            ignore_eos: false,
             api_key: None,
             seed: 0,
             warm_up: Duration::ZERO,
@@ -107,6 +110,28 @@ impl Config {
             cores: None,
             progress: false,
         }
+    }
+}
+
+impl Config {
+    /// Refuses what does not go together.
+    pub(crate) fn check(&self) -> Result<(), UsageError> {
+        let usage_off = self.stream && !self.include_usage;
+        let is_native = self.endpoint == Endpoint::Generate;
+        let by_server = self.token_count_source == TokenCountSource::Server;
+        let has_no_end = matches!(self.dialect, Dialect::Executorch | Dialect::Openai);
+        let reason = if is_native && self.dialect != Dialect::Sglang {
+            "--endpoint generate is SGLang's own route: use --dialect sglang, or chat or completions"
+        } else if is_native && !self.include_usage {
+            "--no-stream-include-usage does not go with --endpoint generate, whose answers always have counts"
+        } else if self.ignore_eos && has_no_end {
+            "--ignore-eos is not known to this dialect: use it with --dialect vllm or sglang"
+        } else if by_server && usage_off {
+            "--token-count-source server needs usage, which --no-stream-include-usage turns off"
+        } else {
+            return Ok(());
+        };
+        Err(UsageError(reason.into()))
     }
 }
 
@@ -235,14 +260,7 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
 /// # Errors
 /// As [`run`].
 pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::Result<Run> {
-    let usage_off = config.stream && !config.include_usage;
-    if config.token_count_source == TokenCountSource::Server && usage_off {
-        return Err(UsageError(
-            "--token-count-source server needs usage, which --no-stream-include-usage turns off"
-                .into(),
-        )
-        .into());
-    }
+    config.check()?;
     let target = Target::parse(&config.url)?;
     let model = model(config, &target)?;
     let id = format!("bench-{:x}-", fastrand::u64(..));
@@ -275,11 +293,16 @@ pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::
     })
 }
 
-/// The model to ask for.
+/// The model to ask for; a server of which none is asked need not list any.
 pub(crate) fn model(config: &Config, target: &Target) -> anyhow::Result<String> {
-    match &config.model {
-        Some(model) => Ok(model.clone()),
-        None => target.first_model(config.api_key.as_deref()),
+    if let Some(model) = &config.model {
+        return Ok(model.clone());
+    }
+    match target.first_model(config.api_key.as_deref()) {
+        Err(error) if config.endpoint == Endpoint::Generate && error.is::<UsageError>() => {
+            Ok(String::new())
+        }
+        model => model,
     }
 }
 

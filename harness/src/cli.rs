@@ -25,6 +25,7 @@ Examples:
   stubline bench --stub max --load burst --requests 20000
   stubline bench --url http://127.0.0.1:8000 --dataset prompts.jsonl --load poisson:50 --duration 30s
   stubline bench --stub max --load concurrency:64 --warm-up 2s --until-stable
+  stubline bench --url http://127.0.0.1:30000 --dialect sglang --endpoint generate --tokenizer FOLDER
 
 Exit code: 0 all samples completed, 1 a sample failed or the run was interrupted, 2 wrong usage or
 input, 4 all completed, but the server's token counts are the primary ones and some are missing.";
@@ -56,14 +57,14 @@ pub struct Args {
     /// vllm, sglang, executorch or openai
     #[arg(long, default_value = "vllm")]
     dialect: Dialect,
-    /// Route to measure
-    #[arg(long, value_enum, default_value_t = Route::Chat)]
-    endpoint: Route,
+    /// Route to measure: chat, completions, or generate, which is SGLang's own
+    #[arg(long, default_value = "chat", value_parser = endpoint)]
+    endpoint: Endpoint,
     #[arg(
         long,
         value_name = "FILE|random:ISL,OSL",
         default_value = "random:128,128",
-        help = "JSON lines of {prompt|messages|input_ids, max_tokens?, id?}, or random text"
+        help = "JSON lines of {prompt|messages|input_ids, max_tokens?, id?}, or random prompts"
     )]
     dataset: String,
     /// How the client counts tokens: char, byte, word, a tokenizer.json or its folder
@@ -112,6 +113,9 @@ pub struct Args {
     /// Output tokens to ask for where the data set does not say
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
+    /// Ask for answers that go on behind their end token, to the length asked for
+    #[arg(long)]
+    ignore_eos: bool,
     /// Most connections [default: the concurrency, 64 for burst, else 256]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
@@ -142,13 +146,6 @@ pub enum Format {
     Json,
     /// For people.
     Table,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum Route {
-    Chat,
-    Completions,
-    Generate,
 }
 
 /// Runs the command and gives its exit code.
@@ -231,21 +228,6 @@ fn exit_now() -> ! {
 impl Args {
     /// What the arguments mean; the URL is still empty where a stub is to be started.
     fn config(self) -> Result<Config, UsageError> {
-        let endpoint = match (self.endpoint, self.dialect) {
-            (Route::Chat, _) => Endpoint::Chat,
-            (Route::Completions, _) => Endpoint::Completions,
-            (Route::Generate, Dialect::Executorch | Dialect::Sglang) => {
-                return Err(UsageError(
-                    "--endpoint generate is not there yet: use chat or completions".into(),
-                ));
-            }
-            (Route::Generate, Dialect::Openai | Dialect::Vllm) => {
-                return Err(UsageError(
-                    "--endpoint generate is not a route of this dialect: use chat or completions"
-                        .into(),
-                ));
-            }
-        };
         let tokenizer = tokenizer(&self.tokenizer)?;
         let limit = match (self.requests, self.duration) {
             (Some(0), _) => return Err(UsageError("--requests must be at least 1".into())),
@@ -255,17 +237,20 @@ impl Args {
                 Limit::Duration(duration.unwrap_or_else(|| Duration::from_secs(seconds)))
             }
         };
-        let samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
+        let mut samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
+        if self.endpoint == Endpoint::Generate && self.dataset.starts_with("random:") {
+            dataset::encode(&mut samples, &tokenizer.vocab);
+        }
         if self.url.is_none() && self.stub.is_none() {
             let message = "which server? --url http://HOST:PORT, or --stub max to start one";
             return Err(UsageError(message.into()));
         }
         let url = self.url.unwrap_or_default();
         let defaults = Config::new(url, Arc::new(samples), Arc::new(tokenizer));
-        Ok(Config {
+        let config = Config {
             model: self.model,
             dialect: self.dialect,
-            endpoint,
+            endpoint: self.endpoint,
             load: self.load,
             limit,
             stream: self.stream,
@@ -275,6 +260,7 @@ impl Args {
             workers: self.workers.unwrap_or(defaults.workers),
             timeout: self.timeout,
             max_tokens: self.max_tokens,
+            ignore_eos: self.ignore_eos,
             api_key: self.api_key,
             seed: self.seed,
             warm_up: self.warm_up,
@@ -282,7 +268,18 @@ impl Args {
             keep_events: self.report_dir.is_some(),
             progress: true,
             ..defaults
-        })
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn endpoint(word: &str) -> Result<Endpoint, &'static str> {
+    match word {
+        "chat" => Ok(Endpoint::Chat),
+        "completions" => Ok(Endpoint::Completions),
+        "generate" => Ok(Endpoint::Generate),
+        _ => Err("expected chat, completions or generate"),
     }
 }
 
@@ -359,6 +356,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::dataset::Prompt;
 
     #[derive(Debug, clap::Parser)]
     struct Command {
@@ -388,7 +386,7 @@ mod tests {
         let config = config(
             "--stub echo --model m --dialect openai --endpoint completions --dataset random:5,6 \
              --tokenizer word --load burst --requests 7 --stream off --no-stream-include-usage \
-             --token-count-source server --max-tokens 8 --connections 9 --workers 3 \
+             --max-tokens 8 --connections 9 --workers 3 \
              --timeout 1.5s --api-key k --seed 4 --report-dir d --format json --warm-up 2s",
         )
         .unwrap();
@@ -405,7 +403,6 @@ mod tests {
             (config.samples.len(), config.samples[0].max_tokens),
             (7, Some(6))
         );
-        assert_eq!(config.token_count_source, TokenCountSource::Server);
         assert!(!config.stream && !config.include_usage && config.keep_events);
         assert_eq!(
             (config.max_tokens, config.connections, config.workers),
@@ -414,6 +411,18 @@ mod tests {
         assert_eq!(config.timeout, Duration::from_millis(1500));
         assert_eq!((config.api_key.as_deref(), config.seed), (Some("k"), 4));
         assert_eq!(config.model.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn a_native_run_asks_with_ids_where_the_tokenizer_has_them() {
+        let native = "--url http://h:1 --dialect sglang --endpoint generate --ignore-eos \
+                      --token-count-source server --dataset random:5,6";
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/tokenizers/bpe");
+        let text = config(native).unwrap();
+        assert!(matches!(text.samples[0].prompt, Prompt::Text(_)) && text.ignore_eos);
+        assert_eq!(text.token_count_source, TokenCountSource::Server);
+        let ids = config(&format!("{native} --tokenizer {folder}")).unwrap();
+        assert!(matches!(&ids.samples[0].prompt, Prompt::InputIds(ids) if ids.len() == 5));
     }
 
     #[test]
@@ -453,8 +462,12 @@ mod tests {
             "--url http://h:1 --requests 0",
             "--url http://h:1 --dataset /nowhere.jsonl",
             "--url http://h:1 --tokenizer /nowhere",
-            "--url http://h:1 --dialect sglang --endpoint generate",
             "--url http://h:1 --endpoint generate",
+            "--url http://h:1 --dialect openai --endpoint generate",
+            "--url http://h:1 --dialect sglang --endpoint generate --no-stream-include-usage",
+            "--url http://h:1 --dialect sglang --endpoint embeddings",
+            "--url http://h:1 --dialect executorch --ignore-eos",
+            "--url http://h:1 --token-count-source server --no-stream-include-usage",
             "--url http://h:1 --token-count-source both",
         ] {
             assert!(config(line).is_err(), "{line}");

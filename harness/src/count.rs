@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::json;
-use vocab::{Template, Tokenizer};
+use vocab::{Template, TemplateError, Tokenizer, Vocab};
 use wire::request::Endpoint;
 
 use crate::bench::Config;
@@ -23,6 +23,13 @@ pub struct Counts {
     pub per_chunk: u64,
     /// Chunks that carried text.
     pub chunks: u64,
+    /// Token ids of the prompt, if it was asked with them.
+    pub input_ids: Option<u64>,
+    /// Token ids that the server returned.
+    pub output_ids: Option<u64>,
+    /// Rule O-1: the returned ids decode to the text, end and special tokens left out; none if there
+    /// are no ids to decode.
+    pub ids_decode: Option<bool>,
 }
 
 impl Counts {
@@ -62,12 +69,17 @@ pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
     let mut texts = Texts {
         tokenizer: &config.tokenizer,
         known: HashMap::new(),
+        decoded: HashMap::new(),
     };
     let mut inputs: HashMap<usize, Option<u64>> = HashMap::new();
     let counted = records.iter().map(|record| Counts {
         input: *inputs
             .entry(record.sample)
             .or_insert_with(|| input(&config.samples[record.sample], config)),
+        input_ids: match &config.samples[record.sample].prompt {
+            Prompt::InputIds(ids) => Some(ids.len() as u64),
+            Prompt::Messages(_) | Prompt::Text(_) => None,
+        },
         ..texts.output(record)
     });
     counted.collect()
@@ -77,12 +89,34 @@ pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
     known: HashMap<&'a str, u64>,
+    /// Texts of token ids.
+    decoded: HashMap<&'a [u32], String>,
 }
 
 impl<'a> Texts<'a> {
     fn count(&mut self, text: &'a str) -> u64 {
         let count = || self.tokenizer.vocab.count(text) as u64;
         *self.known.entry(text).or_insert_with(count)
+    }
+
+    /// Whether ids are those of a text; end tokens are left out, as decoding does with special ones.
+    fn decode(&mut self, ids: &'a [u32], text: &str) -> Option<bool> {
+        let Tokenizer {
+            vocab,
+            eos_token_ids,
+            ..
+        } = self.tokenizer;
+        if matches!(vocab, Vocab::Word) {
+            return None;
+        }
+        let is_end = |id: &u32| eos_token_ids.contains(id);
+        let end = ids
+            .iter()
+            .rposition(|id| !is_end(id))
+            .map_or(0, |last| last + 1);
+        let ids = &ids[..end];
+        let decode = || vocab.decode(ids);
+        Some(self.decoded.entry(ids).or_insert_with(decode) == text)
     }
 
     fn output(&mut self, record: &'a Record) -> Counts {
@@ -96,6 +130,12 @@ impl<'a> Texts<'a> {
         }
         Counts {
             input: None,
+            input_ids: None,
+            output_ids: record.output_ids,
+            ids_decode: record
+                .said_ids
+                .as_deref()
+                .and_then(|ids| self.decode(ids, &record.content)),
             content: self.count(&record.content),
             reasoning: self.count(&record.reasoning),
             per_chunk,
@@ -113,24 +153,30 @@ fn input(sample: &Sample, config: &Config) -> Option<u64> {
         }
         (Prompt::Text(text), Endpoint::Chat) => {
             let messages = json!([{"role": "user", "content": text}]);
-            vocab.count(&render(&messages, config.tokenizer.template.as_ref())?)
+            vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
         }
         (Prompt::Messages(raw), _) => {
             let messages = serde_json::from_str(raw.get()).ok()?;
-            vocab.count(&render(&messages, config.tokenizer.template.as_ref())?)
+            vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
         }
     };
     Some(count as u64)
 }
 
-fn render(messages: &serde_json::Value, template: Option<&Template>) -> Option<String> {
+/// Messages as the model is asked, with the prompt for its answer.
+pub(crate) fn render(
+    messages: impl serde::Serialize,
+    template: &Template,
+) -> Result<String, TemplateError> {
+    template.render(json!({"messages": messages, "add_generation_prompt": true}))
+}
+
+fn asked(messages: &serde_json::Value, template: Option<&Template>) -> Option<String> {
     let Some(template) = template else {
         let texts: Vec<&str> = messages.as_array()?.iter().flat_map(texts).collect();
         return Some(texts.join("\n"));
     };
-    let context = json!({"messages": messages, "add_generation_prompt": true});
-    let rendered = template.render(context);
-    rendered
+    render(messages, template)
         .inspect_err(|error| tracing::warn!("a prompt is not counted: {error}"))
         .ok()
 }
@@ -163,6 +209,14 @@ mod tests {
         Config {
             endpoint,
             ..Config::new(String::new(), Arc::default(), Arc::new(tokenizer))
+        }
+    }
+
+    fn texts(tokenizer: &Tokenizer) -> Texts<'_> {
+        Texts {
+            tokenizer,
+            known: HashMap::new(),
+            decoded: HashMap::new(),
         }
     }
 
@@ -200,6 +254,32 @@ mod tests {
     }
 
     #[test]
+    fn ids_count_and_are_held_against_the_text() {
+        let bpe = Tokenizer::from_files(folder).unwrap();
+        let said = |text: &str, ids: Vec<u32>| Record {
+            content: text.into(),
+            output_ids: Some(ids.len() as u64),
+            said_ids: Some(ids.into()),
+            ..crate::record::tests::completed()
+        };
+        let mut ids = bpe.vocab.encode("Hello", false);
+        let count = ids.len() as u64 + 1;
+        ids.push(bpe.eos_token_ids[0]);
+        let good = said("Hello", ids.clone());
+        let counts = texts(&bpe).output(&good);
+        assert_eq!(
+            (counts.output_ids, counts.ids_decode),
+            (Some(count), Some(true))
+        );
+        let cut = said("Hell", ids);
+        assert_eq!(texts(&bpe).output(&cut).ids_decode, Some(false));
+        let word = Tokenizer::named("word").unwrap();
+        assert_eq!(texts(&word).output(&good).ids_decode, None);
+        let silent = crate::record::tests::completed();
+        assert_eq!(texts(&bpe).output(&silent).ids_decode, None);
+    }
+
+    #[test]
     fn cut_words_cost_more_per_chunk_than_whole() {
         let chunk = |content, reasoning| TextChunk {
             at_ns: 0,
@@ -213,15 +293,11 @@ mod tests {
             ..crate::record::tests::completed()
         };
         let bpe = Tokenizer::from_files(folder).unwrap();
-        let known = HashMap::new();
-        let tokenizer = &bpe;
-        let counts = Texts { tokenizer, known }.output(&record);
+        let counts = texts(&bpe).output(&record);
         assert!(counts.per_chunk > counts.output(), "{counts:?}");
         assert_eq!(counts.chunks, 4);
         let byte = Tokenizer::named("byte").unwrap();
-        let known = HashMap::new();
-        let tokenizer = &byte;
-        let counts = Texts { tokenizer, known }.output(&record);
+        let counts = texts(&byte).output(&record);
         assert_eq!(
             (counts.content, counts.reasoning, counts.per_chunk),
             (5, 2, 7)

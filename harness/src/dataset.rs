@@ -21,7 +21,7 @@ pub struct Sample {
 /// What is asked, in one of three forms.
 #[derive(Clone, Debug)]
 pub enum Prompt {
-    /// Token ids, for completions.
+    /// Token ids, for completions and native answers.
     InputIds(Vec<u32>),
     /// A JSON array of chat messages as the data set spells it.
     Messages(Box<RawValue>),
@@ -46,6 +46,18 @@ pub fn random(isl: usize, osl: u32, count: usize, vocab: &Vocab, seed: u64) -> V
         max_tokens: Some(osl),
     };
     (0..count).map(sample).collect()
+}
+
+/// Puts token ids in place of texts, where the vocabulary's ids are those of a model.
+pub fn encode(samples: &mut [Sample], vocab: &Vocab) {
+    let texts = samples
+        .iter_mut()
+        .filter(|_| matches!(vocab, Vocab::Huggingface(_)));
+    for sample in texts {
+        if let Prompt::Text(text) = &sample.prompt {
+            sample.prompt = Prompt::InputIds(vocab.encode(text, false));
+        }
+    }
 }
 
 #[derive(serde::Deserialize)]
@@ -201,6 +213,18 @@ mod tests {
             std::fs::read_to_string(format!("{folder}/{name}")).ok()
         };
         Tokenizer::from_files(read).unwrap().vocab
+    }
+
+    #[test]
+    fn random_ids_are_those_of_a_model() {
+        let mut samples = random(17, 9, 3, &bpe(), 3);
+        let texts = format!("{samples:?}");
+        encode(&mut samples, &Vocab::Byte);
+        assert_eq!(format!("{samples:?}"), texts);
+        encode(&mut samples, &bpe());
+        for sample in samples {
+            assert!(matches!(sample.prompt, Prompt::InputIds(ids) if ids.len() == 17));
+        }
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct Record {
     pub tool_calls: bool,
     /// The last usage that the server sent.
     pub usage: Option<Usage>,
+    /// Number of token ids that the server returned, if it returns any.
+    pub output_ids: Option<u64>,
+    /// Those of the only sample, the one that stopped it left out.
+    pub said_ids: Option<Box<[u32]>>,
     /// Every event with its number of bytes, if events are kept.
     pub events: Box<[Event]>,
 }
@@ -58,6 +62,8 @@ pub struct Event(
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Failure {
+    /// The server gave up on the answer, and said so at its end.
+    Abort,
     /// The answer was not HTTP/1.
     BadHttp,
     /// No connection could be opened.
@@ -81,6 +87,7 @@ pub enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self {
+            Self::Abort => "abort",
             Self::BadHttp => "bad_http",
             Self::Connect => "connect",
             Self::Cut => "cut",
@@ -154,6 +161,8 @@ pub(crate) mod tests {
             tool_calls: false,
             resent: false,
             usage: None,
+            output_ids: None,
+            said_ids: None,
             events: [].into(),
         }
     }

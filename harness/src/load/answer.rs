@@ -1,6 +1,6 @@
 //! What an answer says, taken from its bytes as they come.
 
-use wire::chunk::{Gist, Reader};
+use wire::chunk::{DecodeError, Gist, Reader, Samples, Settled};
 use wire::http1::ResponseHead;
 use wire::sse::Decoder;
 use wire::usage::Usage;
@@ -10,6 +10,14 @@ use crate::record::{Event, Failure, TextChunk};
 /// Longest reason of a failure that is kept, in bytes.
 const MAX_DETAIL: usize = 400;
 
+/// What an answer is to look like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Form {
+    /// Frames of SGLang's own, not chunks.
+    pub(super) is_native: bool,
+    pub(super) is_stream: bool,
+}
+
 /// One answer under way; its memory is used again for the next.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
@@ -18,8 +26,6 @@ pub(super) struct Answer {
     body: Body,
     /// The whole body where it is not a stream.
     whole: Vec<u8>,
-    /// A stream was asked for.
-    stream: bool,
     pub(super) said: Said,
 }
 
@@ -37,6 +43,7 @@ enum Body {
 /// What has been understood of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Said {
+    form: Form,
     keep_events: bool,
     /// Text is kept, else only counted.
     keep_texts: bool,
@@ -51,6 +58,8 @@ pub(super) struct Said {
     pub(super) n_texts: u64,
     /// In UTF-8.
     pub(super) reasoning: Vec<u8>,
+    /// Those of a native answer.
+    pub(super) samples: Samples,
     pub(super) texts: Vec<TextChunk>,
     pub(super) tool_calls: bool,
     pub(super) usage: Option<Usage>,
@@ -60,14 +69,14 @@ pub(super) struct Said {
 
 impl Answer {
     /// `keep_events` and `keep_texts` say what of it is kept.
-    pub(super) fn new(stream: bool, keep_events: bool, keep_texts: bool) -> Self {
+    pub(super) fn new(form: Form, keep_events: bool, keep_texts: bool) -> Self {
         let said = Said {
+            form,
             keep_events,
             keep_texts,
             ..Said::default()
         };
         Self {
-            stream,
             said,
             ..Self::default()
         }
@@ -87,6 +96,7 @@ impl Answer {
         said.n_events = 0;
         said.n_texts = 0;
         said.reasoning.clear();
+        said.samples.clear();
         said.texts.clear();
         said.tool_calls = false;
         said.usage = None;
@@ -103,7 +113,8 @@ impl Answer {
                 Body::Refused
             }
         };
-        let other_form = self.said.failure.is_none() && head.event_stream != self.stream;
+        let other_form =
+            self.said.failure.is_none() && head.event_stream != self.said.form.is_stream;
         if other_form {
             self.said
                 .fail(Failure::Malformed, b"not of the form that was asked for");
@@ -119,14 +130,10 @@ impl Answer {
                 .whole
                 .extend_from_slice(part.get(..MAX_DETAIL).unwrap_or(part)),
             Body::Streamed(decoder) => {
-                let data = wire::sse::decode(part).filter(|_| decoder.is_between_events());
-                let known = data.and_then(|data| Some((data, chunks.read_known_line(data)?)));
-                match known {
-                    Some((data, gist)) if said.done_ns.is_none() => {
-                        said.took_in(data.len(), at);
-                        said.text(&gist, at);
-                    }
-                    _ => decoder.feed(part, |data| said.event(data, at, chunks)),
+                let is_next = decoder.is_between_events() && said.done_ns.is_none();
+                let data = wire::sse::decode(part).filter(|_| is_next);
+                if !data.is_some_and(|data| said.known_line(data, at, chunks)) {
+                    decoder.feed(part, |data| said.event(data, at, chunks));
                 }
             }
             Body::Whole => self.whole.extend_from_slice(part),
@@ -151,6 +158,7 @@ impl Answer {
                 }
             }
         }
+        said.settle();
         said.done_ns.unwrap_or(at)
     }
 }
@@ -169,10 +177,40 @@ impl Said {
         }
     }
 
+    /// Takes the data of an event that is like an earlier one and has no line end, if it is.
+    fn known_line(&mut self, data: &[u8], at: u64, chunks: &mut Reader) -> bool {
+        let read = if self.form.is_native {
+            self.samples.read_known_line(data, chunks)
+        } else {
+            chunks.read_known_line(data).map(Ok)
+        };
+        let Some(read) = read else {
+            return false;
+        };
+        self.took_in(data.len(), at);
+        if let Some(gist) = self.understood(read) {
+            self.text(&gist, at);
+        }
+        true
+    }
+
     /// Takes the data of an event or a whole body.
     fn chunk<'a>(&mut self, data: &'a [u8], at: u64, chunks: &mut Reader) -> Option<Gist<'a>> {
         self.took_in(data.len(), at);
-        match chunks.read(data) {
+        let read = if self.form.is_native {
+            self.samples.read(data, chunks)
+        } else {
+            chunks.read(data)
+        };
+        if let Some(reason) = self.samples.abort().filter(|_| self.failure.is_none()) {
+            self.detail = detail(reason.as_bytes());
+            self.failure = Some(Failure::Abort);
+        }
+        self.understood(read)
+    }
+
+    fn understood<'a>(&mut self, read: Result<Gist<'a>, DecodeError>) -> Option<Gist<'a>> {
+        match read {
             Err(error) => self.fail(Failure::Malformed, error.to_string().as_bytes()),
             Ok(Gist {
                 error: Some(error), ..
@@ -218,6 +256,29 @@ impl Said {
         }
     }
 
+    /// Puts right what a native answer turned out to be.
+    fn settle(&mut self) {
+        let Some(Settled { text, was_whole }) = self.samples.settle() else {
+            return;
+        };
+        let mut rest = &*String::from_utf8_lossy(&text);
+        let mut before = 0;
+        for chunk in &mut self.texts {
+            let new = chunk.content - if was_whole { before } else { 0 };
+            before = chunk.content;
+            let (new, behind) = rest.split_at(rest.floor_char_boundary(new as usize));
+            chunk.content = length(new.len());
+            rest = behind;
+        }
+        if was_whole {
+            self.texts.retain(|chunk| chunk.content > 0);
+            self.n_texts = self.texts.len() as u64;
+        }
+        if self.keep_texts {
+            self.content = text;
+        }
+    }
+
     /// Keeps the first failure.
     fn fail(&mut self, failure: Failure, reason: &[u8]) {
         if self.failure.is_none() {
@@ -242,8 +303,17 @@ mod tests {
 
     use super::*;
 
+    const CHUNKS: Form = Form {
+        is_native: false,
+        is_stream: true,
+    };
+
     fn read(status: u16, event_stream: bool, body: &str) -> Answer {
-        let mut answer = Answer::new(true, true, true);
+        read_as(CHUNKS, status, event_stream, body)
+    }
+
+    fn read_as(form: Form, status: u16, event_stream: bool, body: &str) -> Answer {
+        let mut answer = Answer::new(form, true, true);
         let head = ResponseHead {
             status,
             framing: Framing::Chunked,
@@ -325,10 +395,36 @@ mod tests {
     }
 
     #[test]
+    fn older_native_streams_with_whole_texts_and_new_ids_are_put_right() {
+        let native = Form {
+            is_native: true,
+            ..CHUNKS
+        };
+        let frame = |text: &str, id: u32, count: u32| {
+            format!(
+                "data: {{\"text\":\"{text}\",\"output_ids\":[{id}],\"meta_info\":{{\"completion_tokens\":{count}}}}}\n\n"
+            )
+        };
+        let frames = [
+            frame("é", 5, 1),
+            frame("éa", 6, 2),
+            frame("éa", 7, 3),
+            frame("éabc", 8, 4),
+            frame("éabcd", 9, 5),
+            "data: [DONE]\n\n".into(),
+        ];
+        let said = read_as(native, 200, true, &frames.concat()).said;
+        assert_eq!((said.failure, &*said.content), (None, "éabcd".as_bytes()));
+        let lengths: Vec<_> = said.texts.iter().map(|text| text.content).collect();
+        assert_eq!((lengths, said.n_texts), (vec![2, 1, 2, 1], 4));
+        assert_eq!(said.samples.said_ids(), Some(vec![5, 6, 7, 8, 9]));
+    }
+
+    #[test]
     fn an_answer_leaves_nothing_to_the_next() {
         let mut answer = read(200, true, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
         answer.clear();
-        let fresh = Answer::new(true, true, true);
+        let fresh = Answer::new(CHUNKS, true, true);
         assert_eq!(format!("{answer:?}"), format!("{fresh:?}"));
     }
 }

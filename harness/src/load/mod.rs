@@ -23,6 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use wire::request::Endpoint;
 
 use crate::bench::{Config, Keep, Stability};
 use crate::cpu::{self, Cpu};
@@ -30,6 +31,7 @@ use crate::error::UsageError;
 use crate::http::Target;
 use crate::record::Record;
 use crate::totals::Totals;
+use answer::Form;
 use request::Requests;
 use stability::Windows;
 use tickets::Tickets;
@@ -43,7 +45,7 @@ pub(crate) struct Job {
     keep_events: bool,
     progress: bool,
     requests: Requests,
-    stream: bool,
+    form: Form,
     tickets: Tickets,
     timeout: Duration,
     timeout_ns: u64,
@@ -81,7 +83,10 @@ impl Job {
             keep_events: config.keep_events,
             progress: config.progress,
             requests: Requests::new(config, target, model, run_id)?,
-            stream: config.stream,
+            form: Form {
+                is_native: config.endpoint == Endpoint::Generate,
+                is_stream: config.stream,
+            },
             tickets: Tickets::new(config, connections),
             timeout: config.timeout,
             timeout_ns: u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX),

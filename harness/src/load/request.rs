@@ -1,11 +1,14 @@
 //! Requests as bytes, all but their id rendered before the run.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use wire::http1::write_number;
 use wire::request::Endpoint;
 
 use crate::bench::Config;
+use crate::count;
 use crate::dataset::{Prompt, Sample};
 use crate::error::UsageError;
 use crate::http::Target;
@@ -91,9 +94,32 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ignore_eos: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+}
+
+/// What SGLang's own benchmark sends, but for what it switches off that is off anyway.
+#[derive(Serialize)]
+struct NativeBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_ids: Option<&'a [u32]>,
+    sampling_params: SamplingParams,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct SamplingParams {
+    temperature: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_new_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ignore_eos: bool,
 }
 
 #[derive(Serialize)]
@@ -125,19 +151,22 @@ struct StreamOptions {
 
 fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageError> {
     let (messages, prompt) = match (&sample.prompt, config.endpoint) {
+        (_, Endpoint::Generate) => return native_body(sample, config),
         (Prompt::Messages(raw), Endpoint::Chat) => (Some(Messages::Given(raw)), None),
         (Prompt::Text(content), Endpoint::Chat) => {
             let role = "user";
             (Some(Messages::User([Message { role, content }])), None)
         }
-        (_, Endpoint::Generate) => return Err(refused(sample, "/generate is not there yet")),
         (Prompt::Text(text), Endpoint::Completions) => (None, Some(Ask::Text(text))),
         (Prompt::InputIds(ids), Endpoint::Completions) => (None, Some(Ask::Ids(ids))),
         (Prompt::Messages(_), Endpoint::Completions) => {
             return Err(refused(sample, "messages need --endpoint chat"));
         }
         (Prompt::InputIds(_), Endpoint::Chat) => {
-            return Err(refused(sample, "input_ids need --endpoint completions"));
+            return Err(refused(
+                sample,
+                "input_ids need --endpoint completions or generate",
+            ));
         }
     };
     let max_tokens = sample.max_tokens.or(config.max_tokens);
@@ -149,11 +178,40 @@ fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageE
         prompt,
         max_completion_tokens: max_tokens.filter(|_| chat),
         max_tokens: max_tokens.filter(|_| !chat),
+        ignore_eos: config.ignore_eos,
         stream: config.stream,
         stream_options: usage.then_some(StreamOptions {
             include_usage: true,
             continuous_usage_stats: config.continuous_usage,
         }),
+    };
+    Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
+}
+
+fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> {
+    let (text, input_ids) = match &sample.prompt {
+        Prompt::InputIds(ids) => (None, Some(&**ids)),
+        Prompt::Text(text) => (Some(Cow::from(text)), None),
+        Prompt::Messages(messages) => {
+            let template = config.tokenizer.template.as_ref();
+            let template = template.ok_or_else(|| {
+                let reason = "messages need --tokenizer with a chat template, or --endpoint chat";
+                refused(sample, reason)
+            })?;
+            let rendered = count::render(messages, template);
+            let text = rendered.map_err(|error| refused(sample, &error.to_string()))?;
+            (Some(text.into()), None)
+        }
+    };
+    let body = NativeBody {
+        text,
+        input_ids,
+        sampling_params: SamplingParams {
+            temperature: 0.0,
+            max_new_tokens: sample.max_tokens.or(config.max_tokens),
+            ignore_eos: config.ignore_eos,
+        },
+        stream: config.stream,
     };
     Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
 }
@@ -219,6 +277,40 @@ mod tests {
         assert_eq!(
             text(&ids, &config),
             r#"{"model":"m","prompt":[1,2],"max_tokens":2}"#
+        );
+    }
+
+    #[test]
+    fn native_bodies_are_those_of_sglangs_own_benchmark() {
+        let mut config = config(Vec::new());
+        config.endpoint = Endpoint::Generate;
+        config.ignore_eos = true;
+        config.max_tokens = Some(16);
+        assert_eq!(
+            text(&sample(Prompt::Text("hé".into())), &config),
+            r#"{"text":"hé","sampling_params":{"temperature":0.0,"max_new_tokens":16,"ignore_eos":true},"stream":true}"#
+        );
+        config.ignore_eos = false;
+        config.max_tokens = None;
+        config.stream = false;
+        assert_eq!(
+            text(&sample(Prompt::InputIds(vec![1, 2])), &config),
+            r#"{"input_ids":[1,2],"sampling_params":{"temperature":0.0}}"#
+        );
+        let messages = serde_json::from_str(r#"[{"role":"user","content":"hi"}]"#).unwrap();
+        let messages = sample(Prompt::Messages(messages));
+        let error = body(&messages, &config, "m").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--dataset: sample \"s\": messages need --tokenizer with a chat template, or --endpoint chat"
+        );
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/tokenizers/bpe");
+        let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).ok();
+        config.tokenizer = Arc::new(Tokenizer::from_files(read).unwrap());
+        let rendered = text(&messages, &config);
+        assert!(
+            rendered.starts_with(r#"{"text":"<|im_start|>"#),
+            "{rendered}"
         );
     }
 

@@ -167,7 +167,7 @@ impl Worker {
         let patience = Rc::new(Patience::default());
         self.in_flight.borrow_mut().push(Rc::clone(&patience));
         let mut sender = Sender {
-            answer: Answer::new(job.stream, job.keep_events, job.keep == Keep::Records),
+            answer: Answer::new(job.form, job.keep_events, job.keep == Keep::Records),
             patience,
             request: Vec::new(),
             way: Way::default(),
@@ -312,6 +312,7 @@ struct End {
 impl Sender {
     fn record(&mut self, ticket: Ticket, sample: usize, end: End) -> Record {
         let said = &mut self.answer.said;
+        let said_ids = said.samples.said_ids();
         Record {
             request: ticket.number,
             sample,
@@ -326,6 +327,8 @@ impl Sender {
             reasoning: String::from_utf8_lossy(&said.reasoning).into(),
             tool_calls: said.tool_calls,
             usage: said.usage,
+            output_ids: said.samples.n_ids(),
+            said_ids: said_ids.map(Vec::into_boxed_slice),
             events: (&*said.events).into(),
         }
     }

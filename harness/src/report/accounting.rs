@@ -19,10 +19,19 @@ struct Accounting<'a> {
     endpoint: &'static str,
     /// Messages were rendered with the tokenizer's chat template, else joined by line feeds.
     chat_template: bool,
-    /// Whether returned ids decode to the text; null as no ids are asked for.
-    token_ids_gate: Option<bool>,
+    /// Answers by whether their ids decode to the text; null if no ids were returned.
+    token_ids_gate: Option<Gate>,
     aggregate: Aggregate,
     samples: Vec<Sample<'a>>,
+}
+
+/// How many answers pass rule O-1.
+#[derive(Default, Serialize)]
+struct Gate {
+    passed: u64,
+    failed: u64,
+    /// Without ids, of several samples, or with a tokenizer that cannot decode.
+    unchecked: u64,
 }
 
 /// Distributions of each basis, in tokens.
@@ -30,6 +39,7 @@ struct Accounting<'a> {
 struct Aggregate {
     input: Option<Distribution>,
     input_usage: Option<Distribution>,
+    input_token_ids: Option<Distribution>,
     output_usage: Option<Distribution>,
     output_usage_reasoning: Option<Distribution>,
     output_retokenized: Option<Distribution>,
@@ -37,6 +47,7 @@ struct Aggregate {
     output_retokenized_reasoning: Option<Distribution>,
     output_per_chunk: Option<Distribution>,
     output_chunks: Option<Distribution>,
+    output_token_ids: Option<Distribution>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +63,7 @@ struct Input {
     rule: InputRule,
     client: Option<u64>,
     usage: Option<u64>,
+    token_ids: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -66,6 +78,8 @@ struct Output {
     per_chunk: u64,
     chunks: u64,
     token_ids: Option<u64>,
+    /// O-1: the ids decode to the text.
+    token_ids_decode: Option<bool>,
     tool_calls: bool,
 }
 
@@ -81,7 +95,7 @@ pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<(
             Endpoint::Generate => "generate",
         },
         chat_template: config.tokenizer.template.is_some(),
-        token_ids_gate: None,
+        token_ids_gate: gate(&samples),
         aggregate: aggregate(&samples),
         samples,
     };
@@ -104,6 +118,7 @@ fn samples<'a>(run: &Run, config: &'a Config) -> Vec<Sample<'a>> {
                 rule: InputRule::new(asked, config.endpoint),
                 client: counts.input,
                 usage: usage.prompt_tokens,
+                token_ids: counts.input_ids,
             },
             output: Output {
                 rule: "O-3",
@@ -114,12 +129,27 @@ fn samples<'a>(run: &Run, config: &'a Config) -> Vec<Sample<'a>> {
                 reasoning: counts.reasoning,
                 per_chunk: counts.per_chunk,
                 chunks: counts.chunks,
-                token_ids: None,
+                token_ids: counts.output_ids,
+                token_ids_decode: counts.ids_decode,
                 tool_calls: record.tool_calls,
             },
         }
     };
     completed.map(sample).collect()
+}
+
+fn gate(samples: &[Sample<'_>]) -> Option<Gate> {
+    let outputs = || samples.iter().map(|sample| &sample.output);
+    let is_any = outputs().any(|output| output.token_ids.is_some());
+    let mut gate = Gate::default();
+    for output in outputs() {
+        *match output.token_ids_decode {
+            Some(true) => &mut gate.passed,
+            Some(false) => &mut gate.failed,
+            None => &mut gate.unchecked,
+        } += 1;
+    }
+    is_any.then_some(gate)
 }
 
 fn aggregate(samples: &[Sample<'_>]) -> Aggregate {
@@ -131,6 +161,7 @@ fn aggregate(samples: &[Sample<'_>]) -> Aggregate {
     Aggregate {
         input: of(|sample| sample.input.client),
         input_usage: of(|sample| sample.input.usage),
+        input_token_ids: of(|sample| sample.input.token_ids),
         output_usage: of(|sample| sample.output.usage),
         output_usage_reasoning: of(|sample| sample.output.usage_reasoning),
         output_retokenized: of(|sample| Some(sample.output.retokenized)),
@@ -138,5 +169,6 @@ fn aggregate(samples: &[Sample<'_>]) -> Aggregate {
         output_retokenized_reasoning: of(|sample| Some(sample.output.reasoning)),
         output_per_chunk: of(|sample| Some(sample.output.per_chunk)),
         output_chunks: of(|sample| Some(sample.output.chunks)),
+        output_token_ids: of(|sample| sample.output.token_ids),
     }
 }

@@ -26,6 +26,8 @@ struct Line<'a> {
     output_tokens: u64,
     input_tokens_server: Option<u64>,
     output_tokens_server: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens_ids: Option<u64>,
 }
 
 pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<()> {
@@ -47,6 +49,7 @@ pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<(
             output_tokens: counts.output(),
             input_tokens_server: usage.prompt_tokens,
             output_tokens_server: usage.completion_tokens,
+            output_tokens_ids: counts.output_ids,
         };
         serde_json::to_writer(&mut file, &line)?;
         file.write_all(b"\n")?;

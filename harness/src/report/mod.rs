@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::bench::{Config, Run};
 
-pub use summary::{OtherBasis, PairedLengths, Summary};
+pub use summary::{IdsBasis, OtherBasis, PairedLengths, Summary};
 pub use text::text;
 
 /// The summary as a JSON document that ends in a line feed.

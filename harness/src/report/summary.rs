@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use wire::request::Endpoint;
 use wire::usage::Usage;
 
 use crate::bench::{Config, Run, Stability, TokenCountSource};
@@ -47,6 +48,9 @@ pub struct Summary {
     /// The same by the other count.
     #[serde(flatten)]
     pub other: OtherBasis,
+    /// The same by the token ids that were sent and returned, of native answers.
+    #[serde(flatten)]
+    pub ids: Option<IdsBasis>,
     /// Client's against server's output tokens.
     pub osl_paired: Option<PairedLengths>,
     /// Completed samples without a usable count from the server.
@@ -105,6 +109,17 @@ pub enum OtherBasis {
     },
 }
 
+/// Lengths by token ids.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdsBasis {
+    /// Of prompts that were asked with ids.
+    #[serde(rename = "input_sequence_lengths_ids")]
+    pub input: Option<Distribution>,
+    /// Ids that the server returned.
+    #[serde(rename = "output_sequence_lengths_ids")]
+    pub output: Option<Distribution>,
+}
+
 /// Output tokens of samples that both sides counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PairedLengths {
@@ -153,6 +168,7 @@ impl Summary {
             input_sequence_lengths: primary.input,
             output_sequence_lengths: primary.output,
             other,
+            ids: (config.endpoint == Endpoint::Generate).then(|| Basis::ids(&completed)),
             osl_paired: paired(&completed),
             n_samples_missing_usage: records().filter(missing).count() as u64,
             n_samples_missing_usage_empty_output: records()
@@ -212,6 +228,15 @@ impl Basis {
             |record, _| server_input(record),
             |record, _| server_output(record),
         )
+    }
+
+    fn ids(completed: &[(&Record, &Counts)]) -> IdsBasis {
+        let Self { input, output, .. } = Self::new(
+            completed,
+            |_, counts| counts.input_ids,
+            |_, counts| counts.output_ids,
+        );
+        IdsBasis { input, output }
     }
 
     fn new(

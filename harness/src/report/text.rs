@@ -87,6 +87,7 @@ fn stability(stability: Stability) -> String {
 
 const CLIENT: &str = "client";
 const USAGE: &str = "usage";
+const IDS: &str = "ids";
 
 fn table(summary: &Summary) -> Table {
     let (primary, other) = match summary.token_count_source {
@@ -120,18 +121,21 @@ fn table(summary: &Summary) -> Table {
         }
         table.add_row(row(name, block.as_ref(), time));
     }
-    for (name, block) in [
-        (
-            format!("input tokens ({primary})"),
-            &summary.input_sequence_lengths,
-        ),
+    let (primary_input, primary_output) = (
+        &summary.input_sequence_lengths,
+        &summary.output_sequence_lengths,
+    );
+    let mut lengths = vec![
+        (format!("input tokens ({primary})"), primary_input),
         (format!("input tokens ({other})"), input),
-        (
-            format!("output tokens ({primary})"),
-            &summary.output_sequence_lengths,
-        ),
+        (format!("output tokens ({primary})"), primary_output),
         (format!("output tokens ({other})"), output),
-    ] {
+    ];
+    if let Some(ids) = &summary.ids {
+        lengths.insert(2, (format!("input tokens ({IDS})"), &ids.input));
+        lengths.push((format!("output tokens ({IDS})"), &ids.output));
+    }
+    for (name, block) in lengths {
         table.add_row(row(&name, block.as_ref(), number));
     }
     for column in table.column_iter_mut().skip(1) {

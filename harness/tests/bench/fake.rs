@@ -39,6 +39,21 @@ type Play = dyn Fn(usize) -> Reply + Send + Sync;
 impl Fake {
     /// A server whose answer to its nth POST is `play(n)`.
     pub(crate) fn new(play: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self::with_models(
+            whole(200, r#"{"data":[{"id":"first"},{"id":"second"}]}"#),
+            play,
+        )
+    }
+
+    /// A server that always gives this answer and does not list its models.
+    pub(crate) fn without_models(bytes: Vec<u8>) -> Self {
+        Self::with_models(whole(404, "nothing"), move |_| Reply {
+            parts: vec![bytes.clone()],
+            close: false,
+        })
+    }
+
+    fn with_models(models: Reply, play: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::default();
@@ -47,7 +62,14 @@ impl Fake {
         std::thread::spawn(move || {
             for (connection, stream) in listener.incoming().enumerate() {
                 let (play, posts, log) = (play.clone(), posts.clone(), Arc::clone(&log));
-                std::thread::spawn(move || serve(stream?, connection, &*play, &posts, &log));
+                let models = models.clone();
+                std::thread::spawn(move || {
+                    let answer = |post: Option<usize>| match post {
+                        Some(post) => play(post),
+                        None => models.clone(),
+                    };
+                    serve(stream?, connection, &answer, &posts, &log)
+                });
             }
         });
         Self { url, seen }
@@ -97,7 +119,7 @@ impl Fake {
 fn serve(
     stream: TcpStream,
     connection: usize,
-    play: &Play,
+    answer: &dyn Fn(Option<usize>) -> Reply,
     posts: &AtomicUsize,
     log: &Mutex<Vec<Seen>>,
 ) -> std::io::Result<()> {
@@ -123,9 +145,9 @@ fn serve(
                 head,
                 body,
             });
-            play(posts.fetch_add(1, Ordering::SeqCst))
+            answer(Some(posts.fetch_add(1, Ordering::SeqCst)))
         } else if head.starts_with("GET /v1/models ") {
-            whole(200, r#"{"data":[{"id":"first"},{"id":"second"}]}"#)
+            answer(None)
         } else {
             whole(404, "nothing")
         };

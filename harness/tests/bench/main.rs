@@ -5,5 +5,6 @@
 mod failures;
 mod fake;
 mod load;
+mod native;
 mod reports;
 mod totals;

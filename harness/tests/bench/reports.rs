@@ -148,16 +148,16 @@ fn no_usage_at_all_leaves_null() {
 }
 
 /// A folder of this test's own, removed when dropped.
-struct Folder(std::path::PathBuf);
+pub(crate) struct Folder(pub(crate) std::path::PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
         Self(std::env::temp_dir().join(format!("stubline-bench-{}-{number}", std::process::id())))
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.0.join(name)).unwrap()
     }
 }
