@@ -94,10 +94,13 @@ impl Reader {
     }
 
     fn recall<'a>(&mut self, json: &'a [u8], may_be: impl Fn(&Shape) -> bool) -> Option<Gist<'a>> {
-        self.shapes.recall(|shape| {
-            let mut gist = Gist::default();
-            (may_be(shape) && shape.read(json, &mut gist).is_some()).then_some(gist)
-        })
+        let mut gist = Gist::default();
+        let read = |shape: &mut Shape, gist: &mut Gist<'a>| {
+            may_be(shape).then_some(())?;
+            shape.read(json, gist)
+        };
+        self.shapes.recall(&mut gist, read)?;
+        Some(gist)
     }
 }
 

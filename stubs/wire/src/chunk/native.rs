@@ -46,7 +46,10 @@ struct Known<'a> {
 
 impl Reader {
     fn known_frame<'a>(&mut self, json: &'a [u8], known: Known<'_>) -> Option<Frame<'a>> {
-        self.frames.recall(|shape| shape.read(json, known))
+        let mut frame = Frame::default();
+        self.frames
+            .recall(&mut frame, |shape, frame| shape.read(json, known, frame))?;
+        Some(frame)
     }
 
     fn frame<'a>(&mut self, json: &'a [u8], known: Known<'_>) -> Result<Frame<'a>, DecodeError> {

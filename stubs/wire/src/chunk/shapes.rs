@@ -26,13 +26,18 @@ impl<S> Default for Shapes<S> {
 }
 
 impl<S> Shapes<S> {
-    /// What the first shape that can read it makes of a chunk.
-    pub(super) fn recall<T>(&mut self, mut read: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
+    /// Tries shapes until one can read a chunk; what it reads is put into `value`, empty before.
+    pub(super) fn recall<T: Default>(
+        &mut self,
+        value: &mut T,
+        mut read: impl FnMut(&mut S, &mut T) -> Option<()>,
+    ) -> Option<()> {
         for index in (self.last..self.all.len()).chain(0..self.last) {
-            if let Some(value) = read(&mut self.all[index]) {
+            if read(&mut self.all[index], value).is_some() {
                 self.last = index;
-                return Some(value);
+                return Some(());
             }
+            *value = T::default();
         }
         None
     }
@@ -108,6 +113,9 @@ fn escaped(json: &mut &[u8], out: &mut Cow<'_, [u8]>) -> Option<()> {
 /// Bytes of printable ASCII at the front that mean themselves in a string.
 pub(super) fn plain(json: &[u8]) -> usize {
     let special = special_at(json).unwrap_or(json.len());
+    if json[..special].is_ascii() {
+        return special;
+    }
     let other = json[..special].iter().position(|byte| !byte.is_ascii());
     other.unwrap_or(special)
 }

@@ -92,11 +92,16 @@ impl Shape {
         Some(())
     }
 
-    /// What a frame of this shape says; `None` if it is not of this shape.
-    pub(super) fn read<'a>(&self, json: &'a [u8], known: Known<'_>) -> Option<Frame<'a>> {
+    /// What a frame of this shape says; `None` if it is not of this shape, `frame` being good for
+    /// nothing then.
+    pub(super) fn read<'a>(
+        &self,
+        json: &'a [u8],
+        known: Known<'_>,
+        frame: &mut Frame<'a>,
+    ) -> Option<()> {
         let first = self.holes.first().map_or(self.bytes.len(), |hole| hole.at);
         let mut rest = json.strip_prefix(&self.bytes[..first])?;
-        let mut frame = Frame::default();
         let mut usage = Usage::default();
         for (index, hole) in self.holes.iter().enumerate() {
             match hole.value {
@@ -122,7 +127,7 @@ impl Shape {
             rest = rest.strip_prefix(&self.bytes[hole.at..end])?;
         }
         frame.usage = self.has_usage.then_some(usage);
-        rest.is_empty().then_some(frame)
+        rest.is_empty().then_some(())
     }
 }
 
