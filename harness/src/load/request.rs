@@ -101,7 +101,7 @@ struct Body<'a> {
     stream_options: Option<StreamOptions>,
 }
 
-/// What SGLang's own benchmark sends, but for what it switches off that is off anyway.
+/// What SGLang's own benchmark sends, without what it switches off that is off anyway.
 #[derive(Serialize)]
 struct NativeBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ struct NativeBody<'a> {
 
 #[derive(Serialize)]
 struct SamplingParams {
-    temperature: f32,
+    temperature: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_new_tokens: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -207,7 +207,7 @@ fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> 
         text,
         input_ids,
         sampling_params: SamplingParams {
-            temperature: 0.0,
+            temperature: 0,
             max_new_tokens: sample.max_tokens.or(config.max_tokens),
             ignore_eos: config.ignore_eos,
         },
@@ -288,14 +288,14 @@ mod tests {
         config.max_tokens = Some(16);
         assert_eq!(
             text(&sample(Prompt::Text("hé".into())), &config),
-            r#"{"text":"hé","sampling_params":{"temperature":0.0,"max_new_tokens":16,"ignore_eos":true},"stream":true}"#
+            r#"{"text":"hé","sampling_params":{"temperature":0,"max_new_tokens":16,"ignore_eos":true},"stream":true}"#
         );
         config.ignore_eos = false;
         config.max_tokens = None;
         config.stream = false;
         assert_eq!(
             text(&sample(Prompt::InputIds(vec![1, 2])), &config),
-            r#"{"input_ids":[1,2],"sampling_params":{"temperature":0.0}}"#
+            r#"{"input_ids":[1,2],"sampling_params":{"temperature":0}}"#
         );
         let messages = serde_json::from_str(r#"[{"role":"user","content":"hi"}]"#).unwrap();
         let messages = sample(Prompt::Messages(messages));

@@ -16,6 +16,9 @@ pub fn text(summary: &Summary) -> String {
     }
     let table = table(summary).trim_fmt();
     let _ = writeln!(out, "\n{table}\n\n{NOTES}");
+    if summary.ids.is_some() {
+        let _ = writeln!(out, "{RETURNED}");
+    }
     if summary.send_late.is_some() {
         let _ = writeln!(out, "{LATE}");
     }
@@ -29,6 +32,9 @@ const NOTES: &str = "\
 latency  intended send time to the end of the answer; ttft to its first chunk with text
 tpot     (end − first chunk) / (output tokens − 1); itl gaps between chunks with text
 usage    token counts as the server reports them; client: by the client's own tokenizer";
+
+const RETURNED: &str =
+    "ids      token ids that were sent or returned, the one that stopped the answer among them";
 
 const LATE: &str =
     "send_late  intended send time to the write: what the client itself adds to latency and ttft";
@@ -132,7 +138,9 @@ fn table(summary: &Summary) -> Table {
         (format!("output tokens ({other})"), output),
     ];
     if let Some(ids) = &summary.ids {
-        lengths.insert(2, (format!("input tokens ({IDS})"), &ids.input));
+        if ids.input.is_some() {
+            lengths.insert(2, (format!("input tokens ({IDS})"), &ids.input));
+        }
         lengths.push((format!("output tokens ({IDS})"), &ids.output));
     }
     for (name, block) in lengths {

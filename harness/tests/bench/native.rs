@@ -220,9 +220,9 @@ fn the_folder_tells_of_each_samples_ids() {
     assert!(seen[0].head.starts_with("POST /generate HTTP/1.1\r\n"));
     assert_eq!(
         seen[0].body,
-        r#"{"text":"hi","sampling_params":{"temperature":0.0},"stream":true}"#
+        r#"{"text":"hi","sampling_params":{"temperature":0},"stream":true}"#
     );
-    let params = r#"],"sampling_params":{"temperature":0.0,"max_new_tokens":64},"stream":true}"#;
+    let params = r#"],"sampling_params":{"temperature":0,"max_new_tokens":64},"stream":true}"#;
     assert!(seen[1].body.starts_with(r#"{"input_ids":[58,58,"#));
     assert!(seen[1].body.ends_with(params), "{}", seen[1].body);
 }

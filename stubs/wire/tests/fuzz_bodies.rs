@@ -18,6 +18,12 @@ const CHUNKS: &[&str] = &[
     r#"{"choices":[{"text":"é\u0001","finish_reason":"length"}],"usage":{"prompt_tokens":3}}"#,
     r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":1}}}"#,
     r#"{"error":{"message":"no \"x\"","code":500}}"#,
+    concat!(
+        r#"{"text":"a\n","output_ids":[1],"meta_info":{"id":"x","finish_reason":null,"completion_tokens":1,"ts":1.5},"index":0}"#,
+        "\n",
+        r#"{"text":"a\né","output_ids":[1,23],"meta_info":{"id":"x","finish_reason":null,"completion_tokens":2,"ts":2.5},"index":0}"#
+    ),
+    r#"[{"text":"a","output_ids":[1,2],"meta_info":{"finish_reason":{"type":"stop","matched":2},"cached_tokens":1}}]"#,
 ];
 
 const MESSAGES: &[&str] = &[

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::chunk::{Choice, Chunk, Gist, Reader};
+use wire::chunk::{Choice, Chunk, Gist, Reader, Samples};
 use wire::dialect::{Dialect, Encoder, Envelope};
 use wire::http1::{BodyDecoder, Framing, RequestHead};
 use wire::json::Json;
@@ -19,6 +19,11 @@ pub fn chunk(data: &[u8]) {
     for json in data.split(|&byte| byte == b'\n').chain([data, data]) {
         let decoded = Chunk::decode(json).ok().map(Gist::from);
         assert_eq!(reader.read(json).ok(), decoded);
+    }
+    let (mut known, mut fresh) = (Samples::default(), Samples::default());
+    for json in data.split(|&byte| byte == b'\n').chain([data, data]) {
+        let read = fresh.read(json, &mut Reader::default()).ok();
+        assert_eq!(known.read(json, &mut reader).ok(), read);
     }
     let Some(chunk) = Chunk::decode(data).ok().filter(is_small) else {
         return;
