@@ -228,6 +228,8 @@ struct RawChoice<'a> {
     #[serde(default)]
     index: Option<u32>,
     #[serde(borrow, default)]
+    matched_stop: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     message: Option<RawDelta<'a>>,
     #[serde(borrow, default)]
     stop_reason: Option<&'a RawValue>,
@@ -276,7 +278,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> RawChoice<'a> {
     fn into_choice(self) -> Choice<'a> {
         let delta = self.delta.or(self.message).unwrap_or_default();
-        let stop_reason = self.stop_reason.and_then(|reason| {
+        let stop_reason = self.stop_reason.or(self.matched_stop).and_then(|reason| {
             let text = reason.get();
             match text.parse() {
                 Ok(token) => Some(StopReason::Token(token)),

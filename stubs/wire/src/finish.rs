@@ -49,7 +49,7 @@ impl FinishReason {
     }
 }
 
-/// `stop_reason`: what exactly stopped an answer.
+/// `stop_reason`, or `matched_stop` of SGLang: what exactly stopped an answer.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum StopReason<'a> {
