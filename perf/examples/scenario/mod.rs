@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use plan::ReasoningParser;
 use plan::source::{Fixed, ScriptFile};
 use plan::stub::Stub;
+use plan::{PrefixCache, ReasoningParser};
 use vocab::Tokenizer;
+use wire::dialect::Dialect;
 
 /// 160 characters, which the echo gives back and the max stub says.
 const TEXT: &str = "The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps";
@@ -23,6 +24,8 @@ pub(crate) struct Scenario {
 impl Scenario {
     pub(crate) fn named(name: &str) -> anyhow::Result<Self> {
         let (stub, prompt, fields, events) = match name {
+            "sglang-native" => return Self::native(160),
+            "sglang-native-1000" => return Self::native(1000),
             "echo-json" => (echo()?, TEXT, "", 1),
             "echo-chunks" => (echo_in_chunks()?, TEXT, STREAM, ROLE + 16 + FINISH + DONE),
             "echo-stream" => (echo()?, TEXT, STREAM, ROLE + 160 + FINISH + DONE),
@@ -34,23 +37,41 @@ impl Scenario {
                 STREAM_USAGE,
                 ROLE + 17 + FINISH + USAGE + DONE,
             ),
+            "sglang-stream" => (sglang()?, TEXT, STREAM, ROLE + 160 + FINISH + DONE),
             _ => bail!("no scenario `{name}`"),
         };
         let body = format!(
             r#"{{"model":"{}","messages":[{{"role":"user","content":"{prompt}"}}],"max_completion_tokens":160{fields}}}"#,
             stub.names[0],
         );
-        let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:8000\r\nuser-agent: stubline\r\n\
-             content-type: application/json\r\nx-request-id: stubline-0\r\ncontent-length: {}\r\n\r\n",
-            body.len(),
-        );
         Ok(Self {
             stub,
-            request: [head, body].concat().into_bytes(),
+            request: post("/v1/chat/completions", &body),
             events,
         })
     }
+
+    /// A stream of SGLang's own of so many tokens, each frame of which says all so far.
+    fn native(tokens: usize) -> anyhow::Result<Self> {
+        let text: String = TEXT.chars().cycle().take(tokens).collect();
+        let body = format!(
+            r#"{{"text":"{text}","sampling_params":{{"temperature":0,"max_new_tokens":{tokens}}},"stream":true}}"#
+        );
+        Ok(Self {
+            stub: sglang()?,
+            request: post("/generate", &body),
+            events: tokens + DONE,
+        })
+    }
+}
+
+fn post(path: &str, body: &str) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1:8000\r\nuser-agent: stubline\r\n\
+             content-type: application/json\r\nx-request-id: stubline-0\r\ncontent-length: {}\r\n\r\n",
+        body.len(),
+    );
+    [&head, body].concat().into_bytes()
 }
 
 const STREAM: &str = r#","stream":true"#;
@@ -83,6 +104,16 @@ fn max() -> anyhow::Result<Stub> {
     stub.engine.source = Box::new(Fixed::new(TEXT, &stub.engine.tokenizer));
     stub.streaming.renders_once = true;
     stub.streaming.tokens_per_chunk = 10;
+    Ok(stub)
+}
+
+/// As `stubline serve sglang`.
+fn sglang() -> anyhow::Result<Stub> {
+    let mut stub = echo()?;
+    stub.dialect = Dialect::SGLANG;
+    stub.engine.honors_limits = true;
+    stub.engine.max_model_len = Some(131_072);
+    stub.engine.prefix_cache = Some(PrefixCache::radix());
     Ok(stub)
 }
 

@@ -168,3 +168,49 @@ pub struct Models<'a> {
     /// The model argument.
     pub root: &'a str,
 }
+
+/// A served model, as far as servers tell of it alike.
+#[derive(serde::Serialize)]
+pub(super) struct ModelCard<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    root: &'a str,
+    parent: (),
+    max_model_len: Option<u64>,
+}
+
+impl Models<'_> {
+    /// What is told of one of them.
+    pub(super) fn card<'a>(
+        &self,
+        id: &'a str,
+        root: &'a str,
+        owned_by: &'static str,
+    ) -> ModelCard<'a> {
+        ModelCard {
+            id,
+            object: "model",
+            created: self.created,
+            owned_by,
+            root,
+            parent: (),
+            max_model_len: self.max_model_len,
+        }
+    }
+}
+
+/// Appends the JSON of a list of models.
+pub(super) fn write_list(cards: impl serde::Serialize, out: &mut Vec<u8>) {
+    #[derive(serde::Serialize)]
+    struct List<C> {
+        object: &'static str,
+        data: C,
+    }
+    let list = List {
+        object: "list",
+        data: cards,
+    };
+    serde_json::to_writer(out, &list).expect("strings and numbers encode");
+}

@@ -6,6 +6,7 @@ mod body;
 mod encoder;
 mod envelope;
 mod key;
+mod logprobs;
 mod manner;
 mod pattern;
 pub mod sglang;

@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use crate::chunk::{Choice, Chunk};
 use crate::dialect::Envelope;
+use crate::dialect::logprobs::TextLogprobs;
 use crate::finish::StopReason;
 
-use super::logprobs::TextLogprobs;
+use super::logprobs;
 use super::usage::{FullUsage, ShortUsage};
 
 #[derive(Serialize)]
@@ -46,7 +47,7 @@ impl<'a> From<&'a Choice<'_>> for TextChoice<'a> {
         Self {
             index: choice.index,
             text: choice.delta.content.as_deref().unwrap_or_default(),
-            logprobs: choice.logprobs.as_deref().map(TextLogprobs::new),
+            logprobs: choice.logprobs.as_deref().map(logprobs::of_text),
             finish_reason: finish.map(|finish| finish.reason.as_str()),
             matched_stop: finish.and_then(|finish| finish.stop_reason.as_ref()),
             token_ids: choice.token_ids.as_deref(),

@@ -12,8 +12,9 @@ use crate::python;
 use crate::request::{Endpoint, UsagePolicy};
 use crate::usage::Usage;
 
-use super::logprobs::{ChatLogprobs, TextLogprobs};
+use super::logprobs::{self, ChatLogprobs};
 use super::{Profile, generate};
+use crate::dialect::logprobs::TextLogprobs;
 
 /// Appends the JSON of one event.
 pub(crate) fn encode(profile: &Profile, envelope: &Envelope, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
@@ -240,7 +241,7 @@ fn text_choice<'a>(profile: &Profile, choice: &'a Choice<'_>) -> TextChoice<'a> 
     TextChoice {
         index: choice.index,
         text: choice.delta.content.as_deref().unwrap_or_default(),
-        logprobs: choice.logprobs.as_deref().map(TextLogprobs::new),
+        logprobs: choice.logprobs.as_deref().map(logprobs::of_text),
         finish_reason: finish_word(choice),
         stop_reason: finish.and_then(|finish| finish.stop_reason.as_ref()),
         prompt_token_ids: choice.prompt_token_ids.as_deref(),

@@ -4,6 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::chunk::{TokenLogprob, TopLogprob};
+use crate::dialect::logprobs::{TextLogprobs, written};
 
 /// The `logprobs` of a chat choice.
 #[derive(Serialize)]
@@ -46,39 +47,9 @@ impl<'a> ChatLogprobs<'a> {
 }
 
 /// The `logprobs` of a completion choice.
-#[derive(Serialize)]
-pub(super) struct TextLogprobs<'a> {
-    text_offset: Vec<usize>,
-    token_logprobs: Vec<Option<f64>>,
-    tokens: Vec<&'a str>,
-    top_logprobs: Vec<Option<TopByToken<'a>>>,
-}
-
-struct TopByToken<'a>(&'a [TopLogprob]);
-
-impl Serialize for TopByToken<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for top in self.0 {
-            map.serialize_entry(&top.token, &written(top.logprob))?;
-        }
-        map.end()
-    }
-}
-
-impl<'a> TextLogprobs<'a> {
-    pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
-        let known = |token: &'a TokenLogprob| token.logprob.map(|_| TopByToken(&token.top));
-        Self {
-            text_offset: tokens.iter().map(|token| token.text_offset).collect(),
-            token_logprobs: tokens
-                .iter()
-                .map(|token| token.logprob.map(written))
-                .collect(),
-            tokens: tokens.iter().map(|token| &*token.token).collect(),
-            top_logprobs: tokens.iter().map(known).collect(),
-        }
-    }
+pub(super) fn of_text(tokens: &[TokenLogprob]) -> TextLogprobs<'_> {
+    let offset = |token: &TokenLogprob| i64::try_from(token.text_offset).unwrap_or(i64::MAX);
+    TextLogprobs::new(tokens, offset)
 }
 
 /// The `logprobs` of a generate choice that names tokens by their ids alone.
@@ -190,9 +161,4 @@ pub(super) fn prompt(tokens: &[Option<TokenLogprob>]) -> Vec<Option<PromptToken<
         .iter()
         .map(|token| token.as_ref().map(PromptToken))
         .collect()
-}
-
-/// The double that a float32 is, not below −9999.
-fn written(logprob: f32) -> f64 {
-    f64::from(logprob).max(-9999.0)
 }

@@ -3,18 +3,13 @@
 use serde::Serialize;
 
 use crate::dialect::Models;
+use crate::dialect::envelope::{self, ModelCard};
 
 /// Appends the JSON of the model list.
 pub(crate) fn encode(models: &Models<'_>, mut random_id: impl FnMut() -> u64, out: &mut Vec<u8>) {
     let created = models.created;
     let card = |id| Card {
-        id,
-        object: "model",
-        created,
-        owned_by: "vllm",
-        root: models.root,
-        parent: (),
-        max_model_len: models.max_model_len,
+        model: models.card(id, models.root, "vllm"),
         permission: [Permission {
             id: format!("modelperm-{:016x}", random_id()),
             object: "model_permission",
@@ -30,28 +25,14 @@ pub(crate) fn encode(models: &Models<'_>, mut random_id: impl FnMut() -> u64, ou
             is_blocking: false,
         }],
     };
-    let list = List {
-        object: "list",
-        data: models.names.iter().map(|name| &**name).map(card).collect(),
-    };
-    serde_json::to_writer(out, &list).expect("strings and numbers encode");
-}
-
-#[derive(Serialize)]
-struct List<'a> {
-    object: &'static str,
-    data: Vec<Card<'a>>,
+    let cards = models.names.iter().map(|name| &**name).map(card);
+    envelope::write_list(cards.collect::<Vec<_>>(), out);
 }
 
 #[derive(Serialize)]
 struct Card<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    owned_by: &'static str,
-    root: &'a str,
-    parent: (),
-    max_model_len: Option<u64>,
+    #[serde(flatten)]
+    model: ModelCard<'a>,
     permission: [Permission; 1],
 }
 

@@ -10,8 +10,9 @@ use crate::request::Endpoint;
 use crate::usage::Usage;
 
 use super::chunk::{FrameMetrics, ReasoningTokens, finish_word};
-use super::logprobs::{self, ChatLogprobs, PromptToken, TextLogprobs};
+use super::logprobs::{self, ChatLogprobs, PromptToken};
 use super::{Profile, generate};
+use crate::dialect::logprobs::TextLogprobs;
 
 /// Appends the JSON of a whole answer.
 pub(crate) fn encode(
@@ -218,7 +219,7 @@ impl<'a> TextChoice<'a> {
         Self {
             index: choice.index,
             text: choice.delta.content.as_deref().unwrap_or_default(),
-            logprobs: choice.logprobs.as_deref().map(TextLogprobs::new),
+            logprobs: choice.logprobs.as_deref().map(logprobs::of_text),
             finish_reason: finish_word(choice),
             stop_reason: stop_reason(choice),
             token_ids: choice.token_ids.as_deref(),
