@@ -168,9 +168,7 @@ fn envelope(
     context: &mut Context,
     usage: UsagePolicy,
 ) -> Envelope {
-    let mut ids = ids::ids(stub, request, prompt.count(), call, context);
-    let further_ids = ids.split_off(1);
-    let id = ids.swap_remove(0);
+    let (id, further_ids) = ids::ids(stub, request, prompt.count(), call, context);
     Envelope {
         further_ids,
         meta: meta(stub, request, prompt, context),

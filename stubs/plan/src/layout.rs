@@ -165,15 +165,16 @@ impl Moments {
             return true;
         }
         self.step += 1;
-        let choices = self.track.chunks(step, &self.plan);
-        events.due = self.plan.due(step, self.track.tokens);
+        let tokens = self.track.tokens + u64::from(output.tokens);
+        events.due = self.plan.due(step, tokens);
         events.untold += output.tokens;
-        for (mut choice, _) in choices {
+        let end = &mut self.finish;
+        self.track.chunks(step, &self.plan, |mut choice, _| {
             if let Some(finish) = choice.finish.take() {
-                self.finish = finish;
+                *end = finish;
             }
             layout.moment(choice, events);
-        }
+        });
         false
     }
 }

@@ -4,16 +4,16 @@ use wire::request::{Names, Request};
 
 use crate::stub::{Call, Context, Stub};
 
-/// The ids of an answer: one, or one for each choice where each has its own; never none.
+/// The ids of an answer: that of the first choice, and those of the others where each has its own.
 pub(crate) fn ids(
     stub: &Stub,
     request: &Request<'_>,
     prompts: usize,
     call: &Call<'_>,
     context: &mut Context,
-) -> Vec<String> {
+) -> (String, Vec<String>) {
     if !stub.dialect.manner().tells_choices {
-        return vec![one(stub, request, call, context)];
+        return (one(stub, request, call, context), Vec::new());
     }
     let choices = request.sampling.choices();
     let random = &mut context.random;
@@ -24,16 +24,15 @@ pub(crate) fn ids(
     // An answer for all has nobody's name.
     let names = request.wishes.as_ref().map(|wishes| &wishes.names);
     let names = names.filter(|_| !stub.streaming.renders_once && choices == 1);
-    match names {
-        Some(Names::One(name)) if prompts == 1 => vec![id(Some(name))],
-        Some(Names::One(name)) => (0..prompts)
-            .map(|number| format!("{name}_{number}"))
-            .collect(),
-        Some(Names::Each(names)) if names.len() == prompts => {
-            names.iter().map(|name| id(Some(name))).collect()
-        }
-        _ => (0..prompts * choices).map(|_| id(None)).collect(),
-    }
+    let count = prompts * choices;
+    let mut all = (0..count).map(|number| match names {
+        Some(Names::One(name)) if prompts == 1 => id(Some(name)),
+        Some(Names::One(name)) => format!("{name}_{number}"),
+        Some(Names::Each(names)) if names.len() == prompts => id(Some(&names[number])),
+        _ => id(None),
+    });
+    let first = all.next().unwrap_or_default();
+    (first, all.collect())
 }
 
 /// The one id, with the client's own name for the request if there is one.

@@ -45,8 +45,10 @@ pub(crate) struct Events {
     waiting: Option<Event>,
     /// The next event, where it has been looked at.
     next: Option<Event>,
-    /// Events of a step behind its first.
+    /// Events of a step that come next.
     rest: VecDeque<Event>,
+    /// Room for the chunks of a step.
+    chunks: Vec<(Choice<'static>, Kind)>,
     /// Choices in the order of their ends, where these are told behind all text.
     ended: Vec<usize>,
     /// What is told of the answer as a whole.
@@ -96,6 +98,7 @@ impl Events {
             waiting: None,
             next: None,
             rest: VecDeque::new(),
+            chunks: Vec::new(),
             ended,
             extension: None,
         }
@@ -251,31 +254,30 @@ impl Events {
                 self.rest.push_back(role);
             }
         }
-        let track = &mut self.tracks[number];
-        for (choice, kind) in track.chunks(step, &self.plan) {
-            let tokens = std::mem::take(&mut track.untold);
-            let usage = self
-                .plan
-                .usage
-                .is_running()
-                .then(|| track.usage(&self.plan, step));
+        let (plan, track) = (&self.plan, &mut self.tracks[number]);
+        let usage = plan.usage.is_running() && plan.endpoint != Endpoint::Generate;
+        let mut chunks = std::mem::take(&mut self.chunks);
+        track.chunks(step, plan, |choice, kind| chunks.push((choice, kind)));
+        let due = plan.due(step, track.tokens);
+        for (choice, kind) in chunks.drain(..) {
             let chunk = Chunk {
                 choices: vec![Choice {
                     index: index(number),
                     ..choice
                 }],
-                usage,
+                usage: usage.then(|| track.usage(plan, step)),
                 origin: index(number),
                 ..Chunk::default()
             };
             self.rest.push_back(Event {
-                due: self.plan.due(step, track.tokens),
+                due,
                 kind,
                 index: Some(index(number)),
-                tokens,
+                tokens: std::mem::take(&mut track.untold),
                 payload: Payload::Chunk(chunk.into()),
             });
         }
+        self.chunks = chunks;
     }
 
     /// The role of a choice that begins with a step.

@@ -120,10 +120,15 @@ impl Track {
         std::mem::replace(&mut self.shown, output)
     }
 
-    /// The chunks of a step, mostly one, and what kind each is.
-    pub(crate) fn chunks(&mut self, step: usize, plan: &Plan) -> Vec<(Choice<'static>, Kind)> {
+    /// Gives the chunks of a step, mostly one, and what kind each is.
+    pub(crate) fn chunks(
+        &mut self,
+        step: usize,
+        plan: &Plan,
+        mut give: impl FnMut(Choice<'static>, Kind),
+    ) {
         let Some(output) = self.said.outputs.get(step).copied() else {
-            return Vec::new();
+            return;
         };
         let before = self.show(output);
         let is_last = step + 1 == self.said.outputs.len();
@@ -133,14 +138,14 @@ impl Track {
         let logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
         let ids = &said.ids[ids];
         if plan.begins_late() {
-            return self.chat_chunks(text, ids, is_last, logprobs);
+            return self.chat_chunks(text, ids, is_last, logprobs, give);
         }
         let mut delta = self.voice.feed(text, ids, is_last);
         if delta.is_none() && (plan.returns_token_ids || logprobs.is_some()) {
             delta = Some(Delta::default());
         }
         let Some(delta) = delta else {
-            return Vec::new();
+            return;
         };
         let mut choice = Choice {
             delta,
@@ -168,7 +173,7 @@ impl Track {
         } else {
             kind(&choice.delta)
         };
-        vec![(choice, kind)]
+        give(choice, kind);
     }
 
     /// The chunks of a chat's step where the finish comes later, and nothing without text.
@@ -178,7 +183,8 @@ impl Track {
         ids: &[u32],
         is_last: bool,
         mut logprobs: Option<Vec<TokenLogprob>>,
-    ) -> Vec<(Choice<'static>, Kind)> {
+        mut give: impl FnMut(Choice<'static>, Kind),
+    ) {
         let mut deltas = self.voice.deltas(text, ids, is_last);
         // What went through a tool parser has no logprobs.
         let takes = |delta: &Delta<'_>| !delta.nulls.tool_parser;
@@ -186,16 +192,15 @@ impl Track {
         if !has_taker && logprobs.is_some() && self.told_without_text {
             deltas.push(Delta::default());
         }
-        let chunk = |delta: Delta<'static>| {
+        for delta in deltas {
             let kind = kind(&delta);
             let choice = Choice {
                 logprobs: takes(&delta).then(|| logprobs.take()).flatten(),
                 delta,
                 ..Choice::default()
             };
-            (choice, kind)
-        };
-        deltas.into_iter().map(chunk).collect()
+            give(choice, kind);
+        }
     }
 
     /// How far the choice has come with a step.

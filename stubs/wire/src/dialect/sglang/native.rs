@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::chunk::{Choice, Chunk, Progress, TokenLogprob, TopLogprob};
 use crate::dialect::{Envelope, Meta};
 use crate::finish::{Finish, FinishReason, StopReason};
+use crate::http1::write_number;
 use crate::json;
 use crate::request::NativeLogprobs;
 
@@ -185,9 +186,8 @@ fn write_meta(
         member("response_sent_to_client_ts", sent, out);
         return out.push(b'}');
     };
-    member("prompt_tokens", prompt_tokens, out);
-    member("weight_version", WeightVersion::NAME, out);
-    member("num_retractions", 0, out);
+    count(br#","prompt_tokens":"#, prompt_tokens, out);
+    out.extend_from_slice(br#","weight_version":"default","num_retractions":0"#);
     let stages = meta.tells_stages.then(|| Stages::new(meta, told, progress));
     if let Some(stages) = &stages {
         stages.write_start(out);
@@ -196,17 +196,20 @@ fn write_meta(
         lists.write(asked, completion_tokens, out);
     }
     let reasoning_tokens = progress.usage.reasoning_tokens.unwrap_or(0);
-    member("reasoning_tokens", reasoning_tokens, out);
-    member("completion_tokens", completion_tokens, out);
+    count(br#","reasoning_tokens":"#, reasoning_tokens, out);
+    count(br#","completion_tokens":"#, completion_tokens, out);
     let cached = progress.usage.cache.map_or(0, |cache| cache.cached);
-    member("cached_tokens", cached, out);
+    count(br#","cached_tokens":"#, cached, out);
     let is_last = choice.finish.is_some();
     if is_last {
         member("weight_versions", versions, out);
     }
-    let details = (cached > 0).then(|| super::chunk::CachedDetails::new(cached));
-    member("cached_tokens_details", details, out);
-    member("dp_rank", (), out);
+    if cached > 0 {
+        count(br#","cached_tokens_details":{"device":"#, cached, out);
+        out.extend_from_slice(br#","host":0},"dp_rank":null"#);
+    } else {
+        out.extend_from_slice(br#","cached_tokens_details":null,"dp_rank":null"#);
+    }
     if is_last {
         member("e2e_latency", progress.seconds, out);
         if let Some(stages) = &stages {
@@ -261,6 +264,12 @@ impl Stages {
         let decoding = (self.seconds - self.first).max(1e-6);
         member("decode_throughput", tokens / decoding, out);
     }
+}
+
+/// Appends a number behind what names it.
+fn count(before: &[u8], number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(before);
+    write_number(usize::try_from(number).unwrap_or(usize::MAX), out);
 }
 
 /// Appends `,"name":value`.
@@ -346,7 +355,7 @@ fn push_ids(ids: &[u32], out: &mut Vec<u8>) {
         if number > 0 {
             out.push(b',');
         }
-        crate::http1::write_number(*id as usize, out);
+        write_number(*id as usize, out);
     }
 }
 
