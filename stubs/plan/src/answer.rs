@@ -196,6 +196,14 @@ pub(crate) fn model(stub: &Stub, request: &Request<'_>) -> Arc<str> {
     }
 }
 
+/// The model's name in a response, which never goes without one.
+pub(crate) fn response_model(stub: &Stub, request: &Request<'_>) -> Arc<str> {
+    match request.model {
+        Some(_) => model(stub, request),
+        None => stub.names[0].clone(),
+    }
+}
+
 /// What each choice tells of itself, where it does.
 fn meta(
     stub: &Stub,

@@ -19,12 +19,7 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
         return Err(Failure::internal(stub.dialect.dead_engine()));
     }
     let context = stub.engine.max_model_len;
-    let served = Served {
-        context,
-        parses_tools: stub.parsers.tools.is_some(),
-        tokens_only: stub.front.tokens_only || stub.streaming.without_text,
-    };
-    stub.dialect.check_parts(request, served)?;
+    parts(stub, request)?;
     let prompt = prompt::counted(stub, request)?;
     stub.dialect
         .check_sampling(request, prompt.longest, context)?;
@@ -43,4 +38,14 @@ pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted
         return Err(stub.dialect.queue_full());
     }
     Ok(prompt)
+}
+
+/// Checks what needs no prompt.
+pub(crate) fn parts(stub: &Stub, request: &Request<'_>) -> Result<(), Failure> {
+    let served = Served {
+        context: stub.engine.max_model_len,
+        parses_tools: stub.parsers.tools.is_some(),
+        tokens_only: stub.front.tokens_only || stub.streaming.without_text,
+    };
+    stub.dialect.check_parts(request, served)
 }

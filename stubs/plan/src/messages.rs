@@ -2,12 +2,10 @@
 
 use wire::chunk::{Choice, ToolCall};
 use wire::dialect::Dialect;
-use wire::dialect::vllm::messages::{
-    BadArguments, Block, BlockKind, Calls, Ending, Event, Message,
-};
-use wire::failure::Failure;
+use wire::dialect::messages::{BadArguments, Block, BlockKind, Calls, Ending, Event, Message};
+use wire::failure::{ErrorObject, Failure};
 use wire::finish::FinishReason;
-use wire::request::Request;
+use wire::request::{Prompt, Request};
 use wire::usage::Usage;
 
 use crate::layout::{End, Laid, Layout, Queue};
@@ -15,19 +13,26 @@ use crate::played::Played;
 use crate::reply::{Body, Reply};
 use crate::stub::{Call, Context, Stub};
 use crate::timeline::{Kind, Timeline};
-use crate::{check, prompt};
+use crate::{answer, check, prompt};
 
-/// Answers a request, or says why not; what its schema refuses has the `OpenAI` form.
+/// Answers a request, or says why not; what its schema refuses may have another form.
 pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
-    let content_type = call.head.content_type();
-    let request = stub.dialect.parse_messages(content_type, call.body)?;
-    answer(stub, &request, call, context).or_else(|failure| refusal(stub, failure))
+    let request = parse(stub, call, false)?;
+    answered(stub, &request, call, context).or_else(|failure| {
+        let generating = is_of_generating(stub, &request);
+        let manner = stub.dialect.manner().messages;
+        match failure {
+            Failure::Error(error) if request.stream && generating && manner.streams_failures => {
+                Ok(failed(stub, &request, &error, context))
+            }
+            failure => refusal(stub, failure, generating),
+        }
+    })
 }
 
 /// Counts the tokens of a request's prompt.
 pub(crate) fn count_tokens(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failure> {
-    let content_type = call.head.content_type();
-    let request = stub.dialect.parse_count_tokens(content_type, call.body)?;
+    let request = parse(stub, call, true)?;
     let counted = stub
         .check_model(request.model.as_deref())
         .and_then(|()| prompt::counted(stub, &request));
@@ -37,21 +42,61 @@ pub(crate) fn count_tokens(stub: &Stub, call: &Call<'_>) -> Result<Reply, Failur
             stub.dialect.encode_token_count(prompt.tokens, &mut out);
             Ok(Reply::json(200, out))
         }
-        Err(failure) => refusal(stub, failure),
+        Err(failure) => refusal(stub, failure, false),
     }
 }
 
+fn parse<'a>(stub: &Stub, call: &Call<'a>, counts: bool) -> Result<Request<'a>, Failure> {
+    let content_type = call.head.content_type();
+    let reasons = stub.parsers.reasoning.is_some();
+    stub.dialect
+        .parse_messages(content_type, call.body, counts, reasons)
+}
+
+/// Whether a request that was refused is good as far as that can be seen without its prompt.
+fn is_of_generating(stub: &Stub, request: &Request<'_>) -> bool {
+    let is_empty = matches!(&request.prompt, Prompt::Messages(messages) if messages.is_empty());
+    !is_empty && check::parts(stub, request).is_ok()
+}
+
 /// A refusal in Anthropic's form.
-fn refusal(stub: &Stub, failure: Failure) -> Result<Reply, Failure> {
+fn refusal(stub: &Stub, failure: Failure, generating: bool) -> Result<Reply, Failure> {
     let Failure::Error(error) = failure else {
         return Err(failure);
     };
     let mut out = Vec::new();
-    stub.dialect.encode_message_error(&error, &mut out);
+    stub.dialect
+        .encode_message_error(&error, generating, &mut out);
     Ok(Reply::json(error.code, out))
 }
 
-fn answer(
+/// A stream that says why there is no answer.
+fn failed(stub: &Stub, request: &Request<'_>, error: &ErrorObject, context: &mut Context) -> Reply {
+    let dialect = stub.dialect;
+    let id = dialect.message_id(|| context.random.u64(..), None);
+    let encoded = |event: Event<'_>| {
+        let mut bytes = Vec::new();
+        dialect.encode_message_event(event, &mut bytes);
+        bytes
+    };
+    let start = encoded(Event::MessageStart {
+        id: &id,
+        model: &answer::model(stub, request),
+        usage: Usage::default(),
+    });
+    let error = encoded(Event::Error {
+        message: &error.message,
+        status: error.code,
+    });
+    let stop = encoded(Event::MessageStop);
+    Reply::events(&[
+        (Kind::Role, &start),
+        (Kind::Error, &error),
+        (Kind::Done, &stop),
+    ])
+}
+
+fn answered(
     stub: &Stub,
     request: &Request<'_>,
     call: &Call<'_>,
@@ -60,7 +105,7 @@ fn answer(
     let prompt = check::check(stub, request)?;
     let given = call.head.header("x-request-id");
     let random = || context.random.u64(..);
-    let id = stub.dialect.response_id(request.endpoint, random, given);
+    let id = stub.dialect.message_id(random, given);
     let mut played = Played::new(stub, request, &prompt, id, context)?;
     let body = if request.stream {
         Body::Stream(Timeline::laid(stream(stub.dialect, &mut played)).into())
@@ -75,7 +120,7 @@ fn whole(stub: &Stub, played: &mut Played<'_>) -> Result<Body, Failure> {
     let delta = choice.delta;
     let mut content = Vec::new();
     if let Some(text) = delta.reasoning.filter(|text| !text.is_empty()) {
-        let kind = thinking(played.random());
+        let kind = thinking(stub.dialect, played.random());
         let text = text.into_owned();
         content.push(Block { kind, text });
     }
@@ -116,9 +161,10 @@ fn whole(stub: &Stub, played: &mut Played<'_>) -> Result<Body, Failure> {
     Ok(played.whole_body(bytes, due))
 }
 
-fn thinking(random: &mut fastrand::Rng) -> BlockKind {
+fn thinking(dialect: Dialect, random: &mut fastrand::Rng) -> BlockKind {
+    let is_signed = dialect.manner().messages.signs_thoughts;
     BlockKind::Thinking {
-        signature: format!("{:032x}", random.u128(..)),
+        signature: is_signed.then(|| format!("{:032x}", random.u128(..))),
     }
 }
 
@@ -133,6 +179,7 @@ fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
     let random = fastrand::Rng::with_seed(played.random().u64(..));
     let moments = played.moments();
     let envelope = played.envelope();
+    let streams_failures = dialect.manner().messages.streams_failures;
     let writer = Writer {
         arguments: None,
         block: None,
@@ -141,8 +188,8 @@ fn stream(dialect: Dialect, played: &mut Played<'_>) -> Laid {
         index: 0,
         model: envelope.model.to_string(),
         random,
-        // A failure before the first output is told alone.
-        starts: !moments.fails_at_once(),
+        // A failure before the first output may be told alone.
+        starts: streams_failures || !moments.fails_at_once(),
         usage: played.usage,
     };
     Laid::new(Box::new(writer), moments)
@@ -174,7 +221,7 @@ impl Layout for Writer {
             let start = Event::MessageStart {
                 id: &self.id,
                 model: &self.model,
-                input_tokens: self.usage.prompt_tokens.unwrap_or(0),
+                usage: self.usage,
             };
             self.event(start, Kind::Role, events);
         }
@@ -184,7 +231,7 @@ impl Layout for Writer {
         let delta = choice.delta;
         if let Some(text) = delta.reasoning.filter(|text| !text.is_empty()) {
             if !matches!(self.block, Some(BlockKind::Thinking { .. })) {
-                let kind = thinking(&mut self.random);
+                let kind = thinking(self.dialect, &mut self.random);
                 self.open(kind, events);
             }
             self.delta(&text, Kind::Reasoning, events);
@@ -223,7 +270,11 @@ impl Layout for Writer {
                     self.close(events);
                 }
                 let message = fault.message(self.dialect.dead_engine());
-                self.event(Event::Error(message), Kind::Error, events);
+                let status = 500;
+                self.event(Event::Error { message, status }, Kind::Error, events);
+                if self.dialect.manner().messages.streams_failures {
+                    self.event(Event::MessageStop, Kind::Done, events);
+                }
             }
         }
     }
@@ -247,7 +298,10 @@ impl Writer {
         let Some(block) = self.block.take() else {
             return;
         };
-        if let BlockKind::Thinking { signature } = &block {
+        if let BlockKind::Thinking {
+            signature: Some(signature),
+        } = &block
+        {
             let signature = Event::Signature(self.index, signature);
             self.event(signature, Kind::Role, events);
         }

@@ -8,7 +8,7 @@ use wire::failure::Failure;
 use wire::request::Request;
 use wire::usage::Usage;
 
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::layout::Moments;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Reply, Whole};
@@ -33,7 +33,7 @@ impl<'a> Played<'a> {
     ) -> Result<Self, Failure> {
         let envelope = Envelope {
             created: context.created,
-            ..Envelope::new(request.endpoint, id, stub.names[0].clone())
+            ..Envelope::new(request.endpoint, id, answer::model(stub, request))
         };
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.play()?;

@@ -3,77 +3,108 @@
 use std::time::Duration;
 
 use wire::chunk::{Choice, Delta, TokenLogprob, ToolCall};
-use wire::dialect::Dialect;
-use wire::dialect::vllm::ResponsesRequest;
-use wire::dialect::vllm::responses::{
-    Event, Item, ItemKind, Outline, Place, Progress, Snapshot, Status,
-};
-use wire::failure::{ErrorObject, Failure};
+use wire::dialect::responses::{Event, Item, ItemKind, Outline, Place, Progress, Snapshot, Status};
+use wire::dialect::{Dialect, ResponsesRequest};
+use wire::failure::Failure;
 use wire::finish::FinishReason;
+use wire::request::Request;
 
-use crate::check;
 use crate::layout::{End, Laid, Layout, Queue};
 use crate::played::Played;
 use crate::prompt::Counted;
 use crate::reply::{Body, Reply};
 use crate::stub::{Call, Context, Stub};
 use crate::timeline::{Kind, Timeline};
+use crate::{answer, check};
 
 /// Answers a request, or says why not.
 pub(crate) fn reply(stub: &Stub, call: &Call<'_>, context: &mut Context) -> Result<Reply, Failure> {
     let content_type = call.head.content_type();
-    let asked = stub.dialect.parse_responses(content_type, call.body)?;
+    let dialect = stub.dialect;
+    let asked = dialect.parse_responses(content_type, call.body)?;
     let request = &asked.request;
     stub.check_model(request.model.as_deref())?;
-    check_store(&asked)?;
-    let prompt = check::check(stub, request)?;
+    dialect.check_response(&asked, &stub.names)?;
+    let checked = check::check(stub, request);
+    let most = checked.as_ref().ok();
     let outline = Outline {
         created_at: context.created,
         echoed: &asked.echoed,
         id: match &request.request_id {
             Some(id) => id.to_string(),
-            None => stub.dialect.responses_id(context.random.u64(..)),
+            None => dialect.responses_id(|| context.random.u64(..)),
         },
-        max_output_tokens: max_output_tokens(stub, &asked, &prompt),
-        model: &stub.names[0],
+        max_output_tokens: most.and_then(|prompt| max_output_tokens(stub, &asked, prompt)),
+        model: &answer::response_model(stub, request),
         sampling: &request.sampling,
     };
-    let mut played = Played::new(stub, request, &prompt, outline.id.clone(), context)?;
-    let body = if request.stream {
-        Body::Stream(Timeline::laid(stream(stub.dialect, &outline, &mut played)).into())
-    } else {
-        whole(stub.dialect, &outline, &mut played)
+    let prompt = match checked {
+        Ok(prompt) => prompt,
+        Err(failure) => return refused(stub, &outline, request.stream, failure),
     };
-    Ok(played.reply(request, call, body))
+    let mut played = Played::new(stub, request, &prompt, outline.id.clone(), context)
+        .map_err(|failure| dialect.response_failure(failure))?;
+    let body = if request.stream {
+        let stream = stream(stub, &outline, request, &mut played);
+        Body::Stream(Timeline::laid(stream).into())
+    } else {
+        whole(dialect, &outline, &mut played)
+    };
+    let mut reply = played.reply(request, call, body);
+    uncache(stub, request.stream, &mut reply);
+    Ok(reply)
 }
 
 /// The answer to a question for a response: none is kept.
-pub(crate) fn unknown(path: &str) -> Failure {
-    not_found(path.rsplit('/').next().unwrap_or_default())
+pub(crate) fn unknown(stub: &Stub, path: &str) -> Failure {
+    let id = path.rsplit('/').next().unwrap_or_default();
+    stub.dialect.unknown_response(id)
 }
 
-fn not_found(id: &str) -> Failure {
-    Failure::Error(ErrorObject {
-        message: format!("Response with id '{id}' not found."),
-        kind: "invalid_request_error",
-        param: Some("response_id".into()),
-        code: 404,
-    })
+/// The answer to a request that is refused, which may be a stream that says so.
+fn refused(
+    stub: &Stub,
+    outline: &Outline<'_>,
+    stream: bool,
+    failure: Failure,
+) -> Result<Reply, Failure> {
+    let dialect = stub.dialect;
+    let error = match failure {
+        Failure::Error(error) if stream && dialect.manner().responses.streams_refusals => error,
+        failure => return Err(dialect.response_failure(failure)),
+    };
+    let encoded = |progress, status, number| {
+        let snapshot = Snapshot {
+            output: &[],
+            status,
+            usage: None,
+            error: (status == Status::Failed).then_some(&*error.message),
+        };
+        let mut bytes = Vec::new();
+        dialect.encode_response_progress(outline, progress, &snapshot, number, &mut bytes);
+        bytes
+    };
+    let mut reply = Reply::events(&[
+        (
+            Kind::Role,
+            &encoded(Progress::Created, Status::InProgress, 0),
+        ),
+        (
+            Kind::Role,
+            &encoded(Progress::InProgress, Status::InProgress, 1),
+        ),
+        (Kind::Error, &encoded(Progress::Ended, Status::Failed, 2)),
+    ]);
+    uncache(stub, stream, &mut reply);
+    Ok(reply)
 }
 
-/// Refuses what needs kept responses.
-fn check_store(asked: &ResponsesRequest<'_>) -> Result<(), Failure> {
-    if asked.background {
-        return Err(Failure::Error(ErrorObject {
-            message: "This vLLM engine does not support `store=True` and therefore does not support the background mode. To enable these features, set the environment variable `VLLM_ENABLE_RESPONSES_API_STORE=1` when launching the vLLM server.".into(),
-            kind: "invalid_request_error",
-            param: Some("background".into()),
-            code: 400,
-        }));
-    }
-    match &asked.previous_response_id {
-        Some(id) => Err(not_found(id)),
-        None => Ok(()),
+/// Keeps a stream from caches, where the server does.
+fn uncache(stub: &Stub, stream: bool, reply: &mut Reply) {
+    if stream && stub.dialect.manner().responses.stays_uncached {
+        let first = &mut reply.headers.first;
+        first.push(("cache-control", "no-cache".into()));
+        first.push(("connection", "keep-alive".into()));
     }
 }
 
@@ -95,15 +126,19 @@ fn max_output_tokens(
 fn whole(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Body {
     let (choice, due) = played.whole();
     let reason = choice.finish.map(|finish| finish.reason);
-    let status = status(reason.unwrap_or(FinishReason::Stop));
+    let manner = dialect.manner().responses;
+    let status = status(dialect, reason.unwrap_or(FinishReason::Stop));
+    let is_commentary = !choice.delta.tool_calls.is_empty();
     let random = played.random();
     let mut output = Vec::new();
     // A whole message has those of all tokens, reasoning and calls too.
     let mut logprobs = choice.logprobs.unwrap_or_default();
     let mut add = |kind: ItemKind, text: &str| {
         output.push(Item {
-            id: kind.id(random.u64(..)),
-            status: (kind != ItemKind::Reasoning).then_some(Status::Completed),
+            id: dialect.response_item_id(&kind, || random.u64(..)),
+            is_commentary,
+            status: (manner.completes_reasoning || kind != ItemKind::Reasoning)
+                .then_some(Status::Completed),
             logprobs: match kind {
                 ItemKind::Message => std::mem::take(&mut logprobs),
                 _ => Vec::new(),
@@ -137,15 +172,24 @@ fn whole(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Bo
         output: &output,
         status,
         usage: Some(played.usage),
+        error: error(status),
     };
     let mut bytes = Vec::new();
     dialect.encode_response(outline, &snapshot, &mut bytes);
     played.whole_body(bytes, due)
 }
 
-fn status(reason: FinishReason) -> Status {
+/// What is said of a response that failed.
+fn error(status: Status) -> Option<&'static str> {
+    (status == Status::Failed).then_some("Generation aborted")
+}
+
+fn status(dialect: Dialect, reason: FinishReason) -> Status {
     match reason {
         FinishReason::Length => Status::Incomplete,
+        FinishReason::Abort | FinishReason::Error if dialect.manner().responses.has_failed => {
+            Status::Failed
+        }
         _ => Status::Completed,
     }
 }
@@ -157,7 +201,14 @@ fn called(call: &ToolCall<'_>) -> ItemKind {
     }
 }
 
-fn stream(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> Laid {
+fn stream(
+    stub: &Stub,
+    outline: &Outline<'_>,
+    request: &Request<'_>,
+    played: &mut Played<'_>,
+) -> Laid {
+    let dialect = stub.dialect;
+    let calls = request.template.tool_choice.is_some();
     let progress = |progress, snapshot: &Snapshot<'_>, number| {
         let mut bytes = Vec::new();
         dialect.encode_response_progress(outline, progress, snapshot, number, &mut bytes);
@@ -167,6 +218,7 @@ fn stream(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> L
         output: &[],
         status: Status::InProgress,
         usage: None,
+        error: None,
     };
     let mut writer = Writer {
         dialect,
@@ -174,9 +226,11 @@ fn stream(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> L
             progress(Progress::Created, &started, 0),
             progress(Progress::InProgress, &started, 1),
         ],
+        held: (calls && dialect.manner().responses.holds_messages).then(Vec::new),
         is_open: false,
         items: Vec::new(),
         last: Vec::new(),
+        last_call: 0,
         random: fastrand::Rng::with_seed(played.random().u64(..)),
         sequence_number: 2,
         status: Status::InProgress,
@@ -185,7 +239,13 @@ fn stream(dialect: Dialect, outline: &Outline<'_>, played: &mut Played<'_>) -> L
     // The last event repeats the request, which is not kept, and the whole answer: it is made first.
     let mut rehearsal = writer.clone();
     moments.clone().run(&mut rehearsal);
+    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call { .. });
+    writer.last_call = rehearsal.items.iter().rposition(is_call).unwrap_or(0);
+    for item in &mut rehearsal.items[..writer.last_call] {
+        item.is_commentary = true;
+    }
     let ended = Snapshot {
+        error: error(rehearsal.status),
         output: &rehearsal.items,
         status: rehearsal.status,
         usage: Some(played.usage),
@@ -200,11 +260,15 @@ struct Writer {
     dialect: Dialect,
     /// The events before the first item.
     first: Vec<Vec<u8>>,
+    /// Events of messages that wait until it is known what follows, if they may have to.
+    held: Option<Vec<(Kind, Vec<u8>)>>,
     /// The last item is not done.
     is_open: bool,
     items: Vec<Item>,
     /// The event behind the last item.
     last: Vec<u8>,
+    /// Number of the last item that is a call; 0 if there is none.
+    last_call: usize,
     /// Source of the items' ids.
     random: fastrand::Rng,
     sequence_number: u64,
@@ -226,7 +290,7 @@ impl Layout for Writer {
         if let Some(text) = delta.reasoning {
             self.text(ItemKind::Reasoning, &text, &[], Kind::Reasoning, events);
         }
-        if let Some(text) = delta.content {
+        if let Some(text) = delta.content.filter(|text| !self.is_gap(text)) {
             self.text(ItemKind::Message, &text, &logprobs, Kind::Content, events);
         }
         for call in delta.tool_calls {
@@ -243,8 +307,9 @@ impl Layout for Writer {
             Ok(finish) => finish,
             Err(fault) => return events.cut(fault),
         };
-        self.status = status(finish.reason);
+        self.status = status(self.dialect, finish.reason);
         self.close(self.status, events);
+        self.release(events);
         events.push(Kind::Usage, std::mem::take(&mut self.last));
     }
 }
@@ -268,12 +333,23 @@ impl Writer {
         self.delta(text, logprobs, kind, events);
     }
 
+    /// Whether a text only stands between calls.
+    fn is_gap(&self, text: &str) -> bool {
+        let last = self.items.last().filter(|_| self.is_open);
+        let calls = last.is_some_and(|last| matches!(last.kind, ItemKind::Call { .. }));
+        calls && self.dialect.manner().responses.drops_gaps && text.trim().is_empty()
+    }
+
     /// Starts an item, the one before being done.
     fn open(&mut self, kind: ItemKind, events: &mut Queue) {
         self.close(Status::Completed, events);
         let has_parts = kind.has_parts();
+        if matches!(kind, ItemKind::Call { .. }) {
+            self.release(events);
+        }
         self.items.push(Item {
-            id: kind.id(self.random.u64(..)),
+            id: self.dialect.response_item_id(&kind, || self.random.u64(..)),
+            is_commentary: self.items.len() < self.last_call,
             kind,
             logprobs: Vec::new(),
             status: Some(Status::InProgress),
@@ -322,6 +398,17 @@ impl Writer {
         let mut bytes = Vec::new();
         self.dialect
             .encode_response_event(item, event, place, &mut bytes);
-        events.push(kind, bytes);
+        let is_message = item.kind == ItemKind::Message;
+        match &mut self.held {
+            Some(held) if is_message || !held.is_empty() => held.push((kind, bytes)),
+            _ => events.push(kind, bytes),
+        }
+    }
+
+    /// Sends what was held.
+    fn release(&mut self, events: &mut Queue) {
+        for (kind, bytes) in self.held.iter_mut().flat_map(|held| held.drain(..)) {
+            events.push(kind, bytes);
+        }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn reply(
         Route::Native => answer::reply(stub, Endpoint::Generate, call, context),
         Route::Messages => messages::reply(stub, call, context),
         Route::Models => Ok(models(stub, context)),
-        Route::Response => Err(responses::unknown(stub.front.path(call))),
+        Route::Response => Err(responses::unknown(stub, stub.front.path(call))),
         Route::Responses => responses::reply(stub, call, context),
         Route::Tokenize => tokenize(stub, call),
         Route::Version => Ok(json(&Version {

@@ -18,12 +18,16 @@ pub struct Manner {
     pub holds: Holds,
     /// Which paths need a key.
     pub keyed: Keyed,
+    /// How it lays out messages.
+    pub messages: Messages,
     /// By which rule the probabilities of a scripted answer follow.
     pub probabilities: Probabilities,
     /// A path with a slash too many is sent on to the one without.
     pub redirects_slashes: bool,
     /// The model's name in an answer is the one that was asked for.
     pub repeats_model: bool,
+    /// How it lays out responses.
+    pub responses: Responses,
     /// When a chat's roles are told.
     pub roles: Roles,
     /// The paths that it serves.
@@ -36,6 +40,34 @@ pub struct Manner {
     pub usage_needs_asking: bool,
     /// The head of an `OpenAI` stream is sent with its first event.
     pub waits_with_head: bool,
+}
+
+/// How a server lays out the answers of `/v1/messages`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Messages {
+    /// Thoughts end with a signature.
+    pub signs_thoughts: bool,
+    /// A refusal that comes of generating is told in the stream, if one is asked for; a stream that fails
+    /// is a message all the same, with its start and its end.
+    pub streams_failures: bool,
+}
+
+/// How a server lays out the answers of `/v1/responses`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "a habit each")]
+pub struct Responses {
+    /// Whole reasoning has a status.
+    pub completes_reasoning: bool,
+    /// White space behind a call is between calls, no message.
+    pub drops_gaps: bool,
+    /// What was given up is a failed response.
+    pub has_failed: bool,
+    /// The events of a message wait until it is known whether calls follow, if they may.
+    pub holds_messages: bool,
+    /// A stream is kept from caches, and says that its connection stays.
+    pub stays_uncached: bool,
+    /// A refusal that comes of generating is told in the stream, if one is asked for.
+    pub streams_refusals: bool,
 }
 
 /// Where the finish of a chat's choice stands.

@@ -8,15 +8,23 @@ mod envelope;
 mod key;
 mod logprobs;
 mod manner;
+pub mod messages;
+mod messages_request;
 mod pattern;
+pub mod responses;
+mod responses_request;
 pub mod sglang;
 mod uvicorn;
 pub mod vllm;
 
 pub use encoder::{Encoder, Field, Template};
 pub use envelope::{Content, Envelope, Head, Headers, Meta, Metrics, Models};
-pub use manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Served, Voices};
+pub use manner::{
+    Finishes, Holds, Keyed, Manner, Messages as MessagesManner, Probabilities,
+    Responses as ResponsesManner, Roles, Served, Voices,
+};
 pub use pattern::{Patterns, Shape};
+pub use responses_request::{Echoed, ResponsesRequest};
 
 pub use vllm::Render;
 
@@ -173,26 +181,30 @@ impl Dialect {
         self,
         content_type: Option<&str>,
         body: &'a [u8],
-    ) -> Result<vllm::ResponsesRequest<'a>, Failure> {
-        vllm::responses_request::parse(content_type, body)
+    ) -> Result<ResponsesRequest<'a>, Failure> {
+        match self {
+            Self::Sglang(_) => sglang::responses_request::parse(content_type, body),
+            Self::Vllm(_) => vllm::responses_request::parse(content_type, body),
+        }
     }
 
-    /// Reads the body of `/v1/messages`.
+    /// Reads the body of `/v1/messages`, or of its `count_tokens`; `reasons` says that there is a
+    /// reasoning parser.
+    ///
+    /// # Errors
+    /// The server's answer to a body that it refuses.
     pub fn parse_messages<'a>(
         self,
         content_type: Option<&str>,
         body: &'a [u8],
+        counts: bool,
+        reasons: bool,
     ) -> Result<Request<'a>, Failure> {
-        vllm::messages_request::parse(content_type, body)
-    }
-
-    /// Reads the body of `/v1/messages/count_tokens`.
-    pub fn parse_count_tokens<'a>(
-        self,
-        content_type: Option<&str>,
-        body: &'a [u8],
-    ) -> Result<Request<'a>, Failure> {
-        vllm::messages_request::parse_count(content_type, body)
+        match self {
+            Self::Sglang(_) => sglang::messages_request::parse(content_type, body, counts, reasons),
+            Self::Vllm(_) if counts => vllm::messages_request::parse_count(content_type, body),
+            Self::Vllm(_) => vllm::messages_request::parse(content_type, body),
+        }
     }
 
     /// Reads the body of `/tokenize`.
@@ -378,66 +390,159 @@ impl Dialect {
         vllm::render::encode(self.vllm(), renders, out);
     }
 
+    /// How it spells responses.
+    fn responses(self) -> responses::Spelling {
+        match self {
+            Self::Sglang(_) => sglang::RESPONSES,
+            Self::Vllm(profile) => profile.responses(),
+        }
+    }
+
+    /// Checks what of a request to `/v1/responses` needs no prompt.
+    ///
+    /// # Errors
+    /// The server's answer to a request that it refuses.
+    pub fn check_response(
+        self,
+        asked: &ResponsesRequest<'_>,
+        served: &[Arc<str>],
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Sglang(_) => sglang::responses_request::check(asked, served),
+            Self::Vllm(_) => vllm::responses_request::check(asked),
+        }
+    }
+
+    /// The answer to a question for a response of that id: none is kept.
+    pub fn unknown_response(self, id: &str) -> Failure {
+        match self {
+            Self::Sglang(_) => sglang::responses_request::not_kept("response_id"),
+            Self::Vllm(_) => vllm::responses_request::unknown(id),
+        }
+    }
+
+    /// A failure as `/v1/responses` has it.
+    pub fn response_failure(self, failure: Failure) -> Failure {
+        match self {
+            Self::Sglang(_) => sglang::responses_request::nested(failure),
+            Self::Vllm(_) => failure,
+        }
+    }
+
     /// Appends the JSON of a whole response.
     pub fn encode_response(
         self,
-        outline: &vllm::responses::Outline<'_>,
-        snapshot: &vllm::responses::Snapshot<'_>,
+        outline: &responses::Outline<'_>,
+        snapshot: &responses::Snapshot<'_>,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode(self.vllm(), outline, snapshot, out);
+        let written = match self {
+            Self::Sglang(_) => {
+                serde_json::to_writer(out, &sglang::responses::Response::new(outline, snapshot))
+            }
+            Self::Vllm(profile) => {
+                let response = vllm::responses::Response::new(profile, outline, snapshot);
+                serde_json::to_writer(out, &response)
+            }
+        };
+        written.expect("strings and numbers encode");
     }
 
     /// Appends an event of a streamed response as a whole.
     pub fn encode_response_progress(
         self,
-        outline: &vllm::responses::Outline<'_>,
-        progress: vllm::responses::Progress,
-        snapshot: &vllm::responses::Snapshot<'_>,
+        outline: &responses::Outline<'_>,
+        progress: responses::Progress,
+        snapshot: &responses::Snapshot<'_>,
         number: u64,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode_progress(self.vllm(), outline, progress, snapshot, number, out);
+        let spelling = self.responses();
+        let kind = (progress, snapshot.status);
+        match self {
+            Self::Sglang(_) => {
+                let response = sglang::responses::Response::new(outline, snapshot);
+                responses::encode_progress(spelling, kind, &response, number, out);
+            }
+            Self::Vllm(profile) => {
+                let response = vllm::responses::Response::new(profile, outline, snapshot);
+                responses::encode_progress(spelling, kind, &response, number, out);
+            }
+        }
     }
 
     /// Appends an event of an item of a streamed response.
     pub fn encode_response_event(
         self,
-        item: &vllm::responses::Item,
-        event: vllm::responses::Event<'_>,
-        place: vllm::responses::Place,
+        item: &responses::Item,
+        event: responses::Event<'_>,
+        place: responses::Place,
         out: &mut Vec<u8>,
     ) {
-        vllm::responses::encode_event(self.vllm(), item, event, place, out);
+        responses::encode_event(self.responses(), item, event, place, out);
+    }
+
+    /// The id of an item of a response, for random bits, 64 at a time.
+    pub fn response_item_id(
+        self,
+        kind: &responses::ItemKind,
+        random: impl FnMut() -> u64,
+    ) -> String {
+        let is_call = matches!(kind, responses::ItemKind::Call { .. });
+        self.random_id(kind.prefix(), is_call, random)
+    }
+
+    /// An id of an answer of `/v1/messages` or `/v1/responses` or of its parts, of which SGLang's are
+    /// short or long.
+    fn random_id(self, prefix: &str, is_short: bool, mut random: impl FnMut() -> u64) -> String {
+        match self {
+            Self::Sglang(_) if is_short => format!("{prefix}_{:08x}", random() >> 32),
+            Self::Sglang(_) => {
+                let digits = sglang::response_id(random(), random());
+                format!("{prefix}_{digits}")
+            }
+            Self::Vllm(_) => format!("{prefix}_{:016x}", random()),
+        }
+    }
+
+    /// How it spells messages.
+    fn messages(self) -> messages::Spelling {
+        match self {
+            Self::Sglang(_) => sglang::MESSAGES,
+            Self::Vllm(profile) => profile.messages(),
+        }
     }
 
     /// Appends the JSON of a whole message.
+    ///
+    /// # Errors
+    /// A call's arguments are no JSON, and the server minds.
     pub fn encode_message(
         self,
-        message: &vllm::messages::Message<'_>,
+        message: &messages::Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), vllm::messages::BadArguments> {
-        vllm::messages::encode(message, out)
+    ) -> Result<(), messages::BadArguments> {
+        messages::encode(self.messages(), message, out)
     }
 
     /// Appends one event of a streamed message.
-    pub fn encode_message_event(self, event: vllm::messages::Event<'_>, out: &mut Vec<u8>) {
-        vllm::messages::encode_event(self.vllm(), event, out);
+    pub fn encode_message_event(self, event: messages::Event<'_>, out: &mut Vec<u8>) {
+        messages::encode_event(self.messages(), event, out);
     }
 
     /// Whether a streamed message that fails ends the block that is open.
     pub fn ends_failed_blocks(self) -> bool {
-        self.vllm().names_anthropic_errors
+        self.messages().errors != messages::Errors::Own
     }
 
-    /// Appends the JSON of an error of `/v1/messages`.
-    pub fn encode_message_error(self, error: &ErrorObject, out: &mut Vec<u8>) {
-        vllm::messages::encode_error(self.vllm(), error, out);
+    /// Appends the JSON of an error of `/v1/messages`; `generating` refused the request, which was good.
+    pub fn encode_message_error(self, error: &ErrorObject, generating: bool, out: &mut Vec<u8>) {
+        messages::encode_error(self.messages(), error, generating, out);
     }
 
     /// Appends the answer of `/v1/messages/count_tokens`.
     pub fn encode_token_count(self, input_tokens: u64, out: &mut Vec<u8>) {
-        vllm::messages::encode_count(input_tokens, out);
+        messages::encode_count(self.messages(), input_tokens, out);
     }
 
     /// Appends the JSON of `/v1/models`; `random_id` gives 64 random bits for each entry.
@@ -451,6 +556,11 @@ impl Dialect {
             Self::Sglang(_) => sglang::models::encode(models, out),
             Self::Vllm(_) => vllm::models::encode(models, random_id, out),
         }
+    }
+
+    /// Appends the JSON of one model of `/v1/models/{model}`.
+    pub fn encode_model(self, models: &Models<'_>, name: &str, out: &mut Vec<u8>) {
+        sglang::models::encode_one(models, name, out);
     }
 
     /// Appends the metrics page.
@@ -482,9 +592,17 @@ impl Dialect {
         vllm::generate_id(random, given)
     }
 
-    /// The id of an answer of `/v1/responses` for 64 random bits.
-    pub fn responses_id(self, random: u64) -> String {
-        vllm::responses::id(random)
+    /// The id of an answer of `/v1/responses` for random bits, 64 at a time.
+    pub fn responses_id(self, random: impl FnMut() -> u64) -> String {
+        self.random_id("resp", false, random)
+    }
+
+    /// The id of an answer of `/v1/messages`, or the name that the client gave the request.
+    pub fn message_id(self, random: impl FnMut() -> u64, given: Option<&str>) -> String {
+        match self {
+            Self::Sglang(_) => self.random_id("msg", false, random),
+            Self::Vllm(_) => self.response_id(Endpoint::Chat, random, given),
+        }
     }
 
     /// How chunks are framed in an answer to HTTP/1.0 or to HTTP/1.1.

@@ -21,6 +21,8 @@ pub(super) struct Errors {
     quiet: bool,
     pub(super) path: Vec<String>,
     lines: Vec<String>,
+    /// Each error in a few words: where, and what.
+    digest: Vec<String>,
     first_path: Option<String>,
     count: usize,
 }
@@ -42,6 +44,11 @@ impl Errors {
             param: self.first_path,
             code: 400,
         })
+    }
+
+    /// All errors in one line.
+    pub(super) fn into_digest(self) -> String {
+        self.digest.join("; ")
     }
 
     pub(super) fn push(&mut self, kind: &str, msg: &str, input: &Json<'_>, ctx: Option<String>) {
@@ -74,6 +81,11 @@ impl Errors {
             }
             line.push('}');
             self.lines.push(line);
+        }
+        if self.digest.len() < MAX_REPORTED {
+            let place = self.path.join(".");
+            let separator = if place.is_empty() { "" } else { ": " };
+            self.digest.push([&place, separator, msg].concat());
         }
         self.first_path.get_or_insert(location);
     }

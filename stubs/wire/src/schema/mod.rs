@@ -127,17 +127,26 @@ pub const fn required(name: &'static str, kind: Kind) -> Field {
 /// # Errors
 /// The answer of vLLM's handler for schema errors, status 400.
 pub fn check(body: Option<&Json<'_>>, fields: &'static [Field]) -> Result<(), Failure> {
+    found(body, fields).map_or(Ok(()), |errors| Err(errors.into_failure()))
+}
+
+/// What is wrong with a body in one line of `place: what`, if anything is.
+pub fn digest(body: Option<&Json<'_>>, fields: &'static [Field]) -> Option<String> {
+    found(body, fields).map(Errors::into_digest)
+}
+
+fn found(body: Option<&Json<'_>>, fields: &'static [Field]) -> Option<Errors> {
     let kind = Kind::Model(fields);
     let body = body.unwrap_or(&Json::Null);
     if accepts(body, &kind) {
-        return Ok(());
+        return None;
     }
     let mut errors = Errors::default();
     match body {
         Json::Null => errors.plain("missing", "Field required", body),
         body => errors.check(body, &kind),
     }
-    Err(errors.into_failure())
+    Some(errors)
 }
 
 /// The answer to a body that is not JSON.

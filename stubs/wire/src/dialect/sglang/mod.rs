@@ -3,10 +3,13 @@
 pub(super) mod chunk;
 mod completion;
 mod logprobs;
+pub(super) mod messages_request;
 pub(super) mod models;
 pub(super) mod native;
 pub(super) mod refusal;
 pub(super) mod request;
+pub(super) mod responses;
+pub(super) mod responses_request;
 pub(super) mod routes;
 mod schema;
 mod usage;
@@ -14,8 +17,11 @@ pub(super) mod whole;
 
 pub use native::{Told, ToldChoice};
 
-use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Voices};
+use crate::dialect::manner::{
+    Finishes, Holds, Keyed, Manner, Messages, Probabilities, Responses, Roles, Voices,
+};
 use crate::dialect::uvicorn::Parser;
+use crate::dialect::{messages, responses as shared};
 
 /// What differs between versions and front ends.
 #[derive(Debug)]
@@ -60,15 +66,49 @@ pub(super) const MANNER: Manner = Manner {
     finishes: Finishes::Behind,
     holds: Holds::Steps,
     keyed: Keyed::AllBut(&["/health", "/ready", "/metrics"]),
+    messages: Messages {
+        signs_thoughts: false,
+        streams_failures: true,
+    },
     probabilities: Probabilities::Logits,
     redirects_slashes: false,
     repeats_model: true,
+    responses: Responses {
+        completes_reasoning: true,
+        drops_gaps: true,
+        has_failed: true,
+        holds_messages: true,
+        stays_uncached: true,
+        streams_refusals: true,
+    },
     roles: Roles::WithText,
     routes: routes::ROUTES,
     tells_choices: true,
     usage_needs_asking: false,
     voices: Voices::Sglang,
     waits_with_head: true,
+};
+
+/// How it spells messages.
+pub(super) const MESSAGES: messages::Spelling = messages::Spelling {
+    errors: messages::Errors::OwnOfGenerating,
+    forgives_arguments: true,
+    index_first: true,
+    knows_stop_strings: false,
+    streams_all: false,
+    tells_cache: true,
+};
+
+/// How it spells responses.
+pub(super) const RESPONSES: shared::Spelling = shared::Spelling {
+    has_empty_call_keys: false,
+    lists_no_parts: true,
+    name_inside: true,
+    promises_logprobs: false,
+    tells_incomplete: true,
+    tells_incomplete_items: false,
+    tells_phase: true,
+    type_first: true,
 };
 
 /// 32 hex digits.

@@ -2,22 +2,22 @@
 
 use crate::schema::{Field, INT, Kind, nullable, optional, required};
 
-const ANY_LENGTH: usize = usize::MAX;
+pub(super) const ANY_LENGTH: usize = usize::MAX;
 
-const STRINGS: Kind = Kind::List(&Kind::Str, ANY_LENGTH);
-const INTS: Kind = Kind::List(&INT, ANY_LENGTH);
-const TEXTS: Kind = Kind::Union(&[Kind::Str, STRINGS]);
-const IDS: Kind = Kind::Union(&[INTS, Kind::List(&INTS, ANY_LENGTH)]);
+pub(super) const STRINGS: Kind = Kind::List(&Kind::Str, ANY_LENGTH);
+pub(super) const INTS: Kind = Kind::List(&INT, ANY_LENGTH);
+pub(super) const TEXTS: Kind = Kind::Union(&[Kind::Str, STRINGS]);
+pub(super) const IDS: Kind = Kind::Union(&[INTS, Kind::List(&INTS, ANY_LENGTH)]);
 const FLAGS: Kind = Kind::Union(&[Kind::List(&Kind::Bool, ANY_LENGTH), Kind::Bool]);
 const NUMBERS: Kind = Kind::Union(&[INTS, INT]);
-const DICT: Kind = Kind::Dict(&Kind::Any);
+pub(super) const DICT: Kind = Kind::Dict(&Kind::Any);
 
 const STREAM_OPTIONS: Kind = Kind::Model(&[
     nullable("include_usage", Kind::Bool),
     nullable("continuous_usage_stats", Kind::Bool),
 ]);
 
-const TOOL: Kind = Kind::Model(&[
+pub(super) const TOOL: Kind = Kind::Model(&[
     optional("type", Kind::Str),
     required(
         "function",
@@ -30,7 +30,7 @@ const TOOL: Kind = Kind::Model(&[
     ),
 ]);
 
-const TOOL_CHOICE: Kind = Kind::Union(&[
+pub(super) const TOOL_CHOICE: Kind = Kind::Union(&[
     Kind::Model(&[
         required("function", Kind::Model(&[nullable("name", Kind::Str)])),
         optional("type", Kind::Literal(&["function"])),
@@ -50,7 +50,7 @@ const ROLES: Kind = Kind::Literal(&[
     "root",
 ]);
 
-const MESSAGE: Kind = Kind::Model(&[
+pub(super) const MESSAGE: Kind = Kind::Model(&[
     required("role", ROLES),
     nullable("content", Kind::Union(&[Kind::Str, Kind::Iterable])),
     nullable("tool_calls", Kind::List(&DICT, ANY_LENGTH)),

@@ -93,43 +93,6 @@ impl IdLogprobs {
     }
 }
 
-/// A token of an `output_text` part of a response.
-#[derive(Serialize)]
-pub(super) struct ResponseToken<'a> {
-    token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<&'a [u8]>,
-    logprob: f64,
-    top_logprobs: Vec<ResponseTop<'a>>,
-}
-
-#[derive(Serialize)]
-struct ResponseTop<'a> {
-    token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<&'a [u8]>,
-    logprob: f64,
-}
-
-impl<'a> ResponseToken<'a> {
-    /// The tokens of a part, or of a delta, which lacks their bytes. Bytes are those of the name.
-    pub(super) fn list(tokens: &'a [TokenLogprob], is_delta: bool) -> Vec<Self> {
-        let bytes = |name: &'a str| (!is_delta).then_some(name.as_bytes());
-        let top = |top: &'a TopLogprob| ResponseTop {
-            token: &top.token,
-            bytes: bytes(&top.token),
-            logprob: written(top.logprob),
-        };
-        let token = |token: &'a TokenLogprob| Self {
-            token: &token.token,
-            bytes: bytes(&token.token),
-            logprob: token.logprob.map_or(0.0, written),
-            top_logprobs: token.top.iter().map(top).collect(),
-        };
-        tokens.iter().map(token).collect()
-    }
-}
-
 /// One entry of `prompt_logprobs`: the likeliest tokens by id.
 pub(super) struct PromptToken<'a>(&'a TokenLogprob);
 

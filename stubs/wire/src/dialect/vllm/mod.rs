@@ -5,14 +5,13 @@ pub(super) mod chunk;
 mod generate;
 mod logprobs;
 mod message;
-pub mod messages;
 pub(super) mod messages_request;
 pub(super) mod metrics;
 pub(super) mod models;
 pub(super) mod refusal;
 pub(super) mod render;
 pub(super) mod request;
-pub mod responses;
+pub(super) mod responses;
 pub(super) mod responses_request;
 mod routes;
 mod sampling;
@@ -22,11 +21,13 @@ pub(super) mod whole;
 
 pub use render::Render;
 pub use request::{DetokenizeRequest, TokenizeRequest};
-pub use responses_request::{Echoed, ResponsesRequest};
 
 use std::sync::Arc;
 
-use crate::dialect::manner::{Finishes, Holds, Keyed, Manner, Probabilities, Roles, Voices};
+use crate::dialect::manner::{
+    Finishes, Holds, Keyed, Manner, Messages, Probabilities, Responses, Roles, Voices,
+};
+use crate::dialect::{messages, responses as shared};
 use crate::failure::Failure;
 use crate::request::Endpoint;
 
@@ -75,7 +76,7 @@ pub struct Profile {
     /// A response that a limit cut says so in its items and its last event.
     tells_incomplete: bool,
     /// Errors of `/v1/messages` have Anthropic's types, and one in a stream ends the block before it.
-    pub(super) names_anthropic_errors: bool,
+    names_anthropic_errors: bool,
 }
 
 /// A profile is known by its name.
@@ -164,9 +165,21 @@ pub(super) const MANNER: Manner = Manner {
     finishes: Finishes::WithText,
     holds: Holds::Characters,
     keyed: Keyed::Only(&["/v1", "/v2", "/inference", "/cohere"]),
+    messages: Messages {
+        signs_thoughts: true,
+        streams_failures: false,
+    },
     probabilities: Probabilities::Places,
     redirects_slashes: true,
     repeats_model: false,
+    responses: Responses {
+        completes_reasoning: false,
+        drops_gaps: false,
+        has_failed: false,
+        holds_messages: false,
+        stays_uncached: false,
+        streams_refusals: false,
+    },
     roles: Roles::First,
     routes: routes::ROUTES,
     tells_choices: false,
@@ -184,6 +197,36 @@ impl Profile {
     /// Whether this version writes a key.
     fn has(&self, key: &str) -> bool {
         !self.lacks.contains(&key)
+    }
+
+    /// How it spells messages.
+    pub(super) fn messages(&self) -> messages::Spelling {
+        messages::Spelling {
+            errors: if self.names_anthropic_errors {
+                messages::Errors::Anthropic
+            } else {
+                messages::Errors::Own
+            },
+            forgives_arguments: false,
+            index_first: false,
+            knows_stop_strings: true,
+            streams_all: true,
+            tells_cache: false,
+        }
+    }
+
+    /// How it spells responses.
+    pub(super) fn responses(&self) -> shared::Spelling {
+        shared::Spelling {
+            has_empty_call_keys: true,
+            lists_no_parts: false,
+            name_inside: false,
+            promises_logprobs: true,
+            tells_incomplete: self.tells_incomplete,
+            tells_incomplete_items: self.tells_incomplete,
+            tells_phase: false,
+            type_first: false,
+        }
     }
 
     pub(super) fn no_prompts(&self) -> Failure {

@@ -2,12 +2,41 @@
 
 use serde::Serialize;
 
+use crate::dialect::key::Key;
 use crate::failure::ErrorObject;
 use crate::finish::{Finish, FinishReason, StopReason};
 use crate::json::Json;
 use crate::usage::Usage;
 
-use super::Profile;
+/// How a server spells messages.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a habit each")]
+pub(super) struct Spelling {
+    /// Whose types errors have.
+    pub(super) errors: Errors,
+    /// Arguments of a whole message's call that are no JSON are left out, the message being sent.
+    pub(super) forgives_arguments: bool,
+    /// `index` stands in front of what it numbers, not behind.
+    pub(super) index_first: bool,
+    /// A stop string ends a message by a reason of its own, and an answer may have none.
+    pub(super) knows_stop_strings: bool,
+    /// Reasons that there are none of are null in a stream, and its end repeats the prompt's tokens.
+    pub(super) streams_all: bool,
+    /// Counts tell what the cache had, and a prompt's count tells nothing else.
+    pub(super) tells_cache: bool,
+}
+
+/// Whose types errors have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Errors {
+    /// Anthropic's.
+    Anthropic,
+    /// The server's own.
+    Own,
+    /// Anthropic's, but the server's own where the request was good and generating refused it; what went
+    /// wrong inside is not told.
+    OwnOfGenerating,
+}
 
 /// A block of a message's content.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,8 +54,8 @@ pub enum BlockKind {
     Text,
     /// `thinking`
     Thinking {
-        /// `signature`
-        signature: String,
+        /// `signature`, if thoughts are signed.
+        signature: Option<String>,
     },
     /// `tool_use`
     ToolUse {
@@ -92,8 +121,13 @@ pub enum Event<'e> {
     BlockStart(usize, &'e BlockKind),
     /// `content_block_stop`
     BlockStop(usize),
-    /// `error`, with its message.
-    Error(&'e str),
+    /// `error`
+    Error {
+        /// What it says.
+        message: &'e str,
+        /// The HTTP status that it would have.
+        status: u16,
+    },
     /// `message_delta`: how it ends.
     MessageDelta(Ending<'e>, Usage),
     /// `message_start`, with the counts before the answer.
@@ -102,8 +136,8 @@ pub enum Event<'e> {
         id: &'e str,
         /// `model`
         model: &'e str,
-        /// Tokens of the prompt.
-        input_tokens: u64,
+        /// Counts of the prompt.
+        usage: Usage,
     },
     /// `message_stop`
     MessageStop,
@@ -117,14 +151,19 @@ pub enum Event<'e> {
 pub struct BadArguments;
 
 /// Appends the JSON of a whole message.
-pub(crate) fn encode(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BadArguments> {
-    let inputs: Vec<Option<Json<'_>>> = message
-        .content
-        .iter()
-        .map(input)
-        .collect::<Result<_, _>>()?;
+pub(super) fn encode(
+    spelling: Spelling,
+    message: &Message<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), BadArguments> {
+    let read = |block| match input(block) {
+        Err(BadArguments) if spelling.forgives_arguments => Ok(None),
+        read => read,
+    };
+    let inputs: Vec<Option<Json<'_>>> =
+        message.content.iter().map(read).collect::<Result<_, _>>()?;
     let blocks = message.content.iter().zip(&inputs);
-    let (stop_reason, stop_sequence) = message.ending.told();
+    let (stop_reason, stop_sequence) = message.ending.told(spelling);
     let answer = WholeMessage {
         id: message.id,
         kind: "message",
@@ -135,7 +174,7 @@ pub(crate) fn encode(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Bad
         model: message.model,
         stop_reason,
         stop_sequence,
-        usage: MessageUsage::from(message.usage),
+        usage: MessageUsage::new(spelling, message.usage),
     };
     write(out, &answer);
     Ok(())
@@ -152,8 +191,8 @@ fn input(block: &Block) -> Result<Option<Json<'_>>, BadArguments> {
 }
 
 /// Appends one event of a stream, its name included.
-pub(crate) fn encode_event(profile: &Profile, event: Event<'_>, out: &mut Vec<u8>) {
-    let event = StreamEvent::new(profile, event);
+pub(super) fn encode_event(spelling: Spelling, event: Event<'_>, out: &mut Vec<u8>) {
+    let event = StreamEvent::new(spelling, event);
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(event.kind.as_bytes());
     out.extend_from_slice(b"\ndata: ");
@@ -161,10 +200,50 @@ pub(crate) fn encode_event(profile: &Profile, event: Event<'_>, out: &mut Vec<u8
     out.extend_from_slice(b"\n\n");
 }
 
-/// Appends the JSON of an error.
-pub(crate) fn encode_error(profile: &Profile, error: &ErrorObject, out: &mut Vec<u8>) {
-    let kind = match error.code {
-        _ if !profile.names_anthropic_errors => error.kind,
+/// Appends the JSON of an error; `generating` refused the request, which was good.
+pub(super) fn encode_error(
+    spelling: Spelling,
+    error: &ErrorObject,
+    generating: bool,
+    out: &mut Vec<u8>,
+) {
+    let is_own = match spelling.errors {
+        Errors::Anthropic => false,
+        Errors::Own => true,
+        Errors::OwnOfGenerating => generating && error.code < 500,
+    };
+    let is_hidden = spelling.errors == Errors::OwnOfGenerating && error.code >= 500;
+    let answer = ErrorAnswer {
+        kind: "error",
+        error: MessageError {
+            kind: if is_own {
+                error.kind
+            } else {
+                error_type(error.code)
+            },
+            message: if is_hidden {
+                "Internal server error"
+            } else {
+                &error.message
+            },
+        },
+    };
+    write(out, &answer);
+}
+
+/// The JSON of a refusal of a request that is none.
+pub(super) fn refusal(message: &str) -> String {
+    let error = MessageError {
+        kind: "invalid_request_error",
+        message,
+    };
+    let kind = "error";
+    serde_json::to_string(&ErrorAnswer { kind, error }).expect("strings encode")
+}
+
+/// Anthropic's type of an error by its HTTP status.
+fn error_type(status: u16) -> &'static str {
+    match status {
         400 => "invalid_request_error",
         401 => "authentication_error",
         403 => "permission_error",
@@ -173,24 +252,16 @@ pub(crate) fn encode_error(profile: &Profile, error: &ErrorObject, out: &mut Vec
         429 => "rate_limit_error",
         503 => "overloaded_error",
         _ => "api_error",
-    };
-    let answer = ErrorAnswer {
-        kind: "error",
-        error: MessageError {
-            kind,
-            message: &error.message,
-        },
-    };
-    write(out, &answer);
+    }
 }
 
 /// Appends the count of a prompt's tokens.
-pub(crate) fn encode_count(input_tokens: u64, out: &mut Vec<u8>) {
+pub(super) fn encode_count(spelling: Spelling, input_tokens: u64, out: &mut Vec<u8>) {
     let answer = Count {
         input_tokens,
-        context_management: ContextManagement {
+        context_management: (!spelling.tells_cache).then_some(ContextManagement {
             original_input_tokens: input_tokens,
-        },
+        }),
     };
     write(out, &answer);
 }
@@ -198,11 +269,19 @@ pub(crate) fn encode_count(input_tokens: u64, out: &mut Vec<u8>) {
 impl<'a> Ending<'a> {
     /// `stop_reason` and `stop_sequence`. A stop string within a call is told before the call, which is
     /// not to be run; a named call is told although its chat ends with `stop`.
-    fn told(self) -> (Option<&'static str>, Option<&'a str>) {
+    fn told(self, spelling: Spelling) -> (Option<&'static str>, Option<&'a str>) {
         let Finish {
             reason,
             stop_reason,
         } = self.finish;
+        if !spelling.knows_stop_strings {
+            let told = match reason {
+                FinishReason::Length => "max_tokens",
+                FinishReason::ToolCalls => "tool_use",
+                _ => "end_turn",
+            };
+            return (Some(told), None);
+        }
         match (reason, self.calls, stop_reason) {
             (FinishReason::Length, ..) => (Some("max_tokens"), None),
             (FinishReason::Stop | FinishReason::ToolCalls, Calls::Complete, _) => {
@@ -246,22 +325,44 @@ struct StartedMessage<'a> {
     role: &'static str,
     content: [(); 0],
     model: &'a str,
-    stop_reason: (),
-    stop_sequence: (),
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    stop_reason: Key<()>,
+    #[serde(skip_serializing_if = "Key::is_absent")]
+    stop_sequence: Key<()>,
     usage: MessageUsage,
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the wire")]
 struct MessageUsage {
-    input_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_tokens: Option<u64>,
     output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_read_input_tokens: Option<u64>,
 }
 
-impl From<Usage> for MessageUsage {
-    fn from(usage: Usage) -> Self {
+impl MessageUsage {
+    fn new(spelling: Spelling, usage: Usage) -> Self {
+        let prompt = usage.prompt_tokens.unwrap_or(0);
+        let cached = usage.cache.map_or(0, |cache| cache.cached.min(prompt));
+        let cached = if spelling.tells_cache { cached } else { 0 };
         Self {
-            input_tokens: usage.prompt_tokens.unwrap_or(0),
+            input_tokens: Some(prompt - cached),
             output_tokens: usage.completion_tokens.unwrap_or(0),
+            cache_read_input_tokens: Some(cached).filter(|cached| *cached > 0),
+        }
+    }
+
+    /// At the end of a stream.
+    fn at_end(spelling: Spelling, usage: Usage) -> Self {
+        if spelling.streams_all {
+            return Self::new(spelling, usage);
+        }
+        Self {
+            input_tokens: None,
+            output_tokens: usage.completion_tokens.unwrap_or(0),
+            cache_read_input_tokens: None,
         }
     }
 }
@@ -314,7 +415,7 @@ impl<'a> ContentBlock<'a> {
             BlockKind::Text => Self::Text { text: &block.text },
             BlockKind::Thinking { signature } => Self::Thinking {
                 thinking: &block.text,
-                signature: Some(signature),
+                signature: signature.as_deref(),
             },
             BlockKind::ToolUse { id, name } => Self::ToolUse {
                 id,
@@ -331,6 +432,8 @@ struct StreamEvent<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<StartedMessage<'a>>,
+    #[serde(rename = "index", skip_serializing_if = "Option::is_none")]
+    first_index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<Delta<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -348,8 +451,10 @@ struct StreamEvent<'a> {
 enum Delta<'a> {
     Block(BlockDelta<'a>),
     Message {
-        stop_reason: Option<&'static str>,
-        stop_sequence: Option<&'a str>,
+        #[serde(skip_serializing_if = "Key::is_absent")]
+        stop_reason: Key<&'static str>,
+        #[serde(skip_serializing_if = "Key::is_absent")]
+        stop_sequence: Key<&'a str>,
     },
 }
 
@@ -383,7 +488,8 @@ struct ErrorAnswer<'a> {
 #[derive(Serialize)]
 struct Count {
     input_tokens: u64,
-    context_management: ContextManagement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_management: Option<ContextManagement>,
 }
 
 #[derive(Serialize)]
@@ -392,13 +498,14 @@ struct ContextManagement {
 }
 
 impl<'a> StreamEvent<'a> {
-    fn new(profile: &Profile, event: Event<'a>) -> Self {
+    fn new(spelling: Spelling, event: Event<'a>) -> Self {
         let of = |kind| Self {
             kind,
             ..Self::default()
         };
         let of_block = |kind, index| Self {
-            index: Some(index),
+            first_index: Some(index).filter(|_| spelling.index_first),
+            index: Some(index).filter(|_| !spelling.index_first),
             ..of(kind)
         };
         let of_delta = |index, delta| Self {
@@ -412,34 +519,29 @@ impl<'a> StreamEvent<'a> {
                 ..of_block("content_block_start", index)
             },
             Event::BlockStop(index) => of_block("content_block_stop", index),
-            Event::Error(message) => Self {
+            Event::Error { status, message } => Self {
                 error: Some(MessageError {
-                    kind: if profile.names_anthropic_errors {
-                        "api_error"
-                    } else {
-                        "internal_error"
+                    kind: match spelling.errors {
+                        Errors::Own => "internal_error",
+                        _ => error_type(status),
                     },
                     message,
                 }),
                 ..of("error")
             },
             Event::MessageDelta(ending, usage) => {
-                let (stop_reason, stop_sequence) = ending.told();
+                let (stop_reason, stop_sequence) = ending.told(spelling);
                 Self {
                     delta: Some(Delta::Message {
-                        stop_reason,
-                        stop_sequence,
+                        stop_reason: spelling.streamed(stop_reason),
+                        stop_sequence: spelling.streamed(stop_sequence),
                     }),
-                    usage: Some(usage.into()),
+                    usage: Some(MessageUsage::at_end(spelling, usage)),
                     ..of("message_delta")
                 }
             }
-            Event::MessageStart {
-                id,
-                model,
-                input_tokens,
-            } => Self {
-                message: Some(StartedMessage::new(id, model, input_tokens)),
+            Event::MessageStart { id, model, usage } => Self {
+                message: Some(StartedMessage::new(spelling, id, model, usage)),
                 ..of("message_start")
             },
             Event::MessageStop => of("message_stop"),
@@ -450,17 +552,28 @@ impl<'a> StreamEvent<'a> {
     }
 }
 
+impl Spelling {
+    /// A key of a stream that may have no value.
+    fn streamed<T>(self, value: Option<T>) -> Key<T> {
+        Key::when(self.streams_all || value.is_some(), value)
+    }
+}
+
 impl<'a> StartedMessage<'a> {
-    fn new(id: &'a str, model: &'a str, input_tokens: u64) -> Self {
+    fn new(spelling: Spelling, id: &'a str, model: &'a str, usage: Usage) -> Self {
+        let usage = Usage {
+            completion_tokens: Some(0),
+            ..usage
+        };
         Self {
             id,
             kind: "message",
             role: "assistant",
             content: [],
             model,
-            stop_reason: (),
-            stop_sequence: (),
-            usage: Usage::new(input_tokens, 0).into(),
+            stop_reason: spelling.streamed(None),
+            stop_sequence: spelling.streamed(None),
+            usage: MessageUsage::new(spelling, usage),
         }
     }
 }
@@ -479,6 +592,15 @@ impl<'a> BlockDelta<'a> {
 mod tests {
     use super::*;
 
+    const SPELLING: Spelling = Spelling {
+        errors: Errors::Anthropic,
+        forgives_arguments: false,
+        index_first: false,
+        knows_stop_strings: true,
+        streams_all: true,
+        tells_cache: false,
+    };
+
     fn whole(block: Block) -> Result<String, BadArguments> {
         let message = Message {
             content: &[block],
@@ -491,7 +613,7 @@ mod tests {
             usage: Usage::new(1, 2),
         };
         let mut out = Vec::new();
-        encode(&message, &mut out)?;
+        encode(SPELLING, &message, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -512,7 +634,7 @@ mod tests {
     #[test]
     fn a_whole_thought_is_signed() {
         let kind = BlockKind::Thinking {
-            signature: "s".into(),
+            signature: Some("s".into()),
         };
         let json = whole(Block {
             kind,
