@@ -2,6 +2,7 @@
 
 mod choice;
 pub(crate) mod ids;
+mod kept;
 mod plain;
 mod play;
 mod whole;
@@ -9,10 +10,12 @@ mod whole;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::dialect::{Envelope, Meta};
+use wire::chunk::Chunk;
+use wire::dialect::{Encoder, Envelope, Meta};
 use wire::failure::Failure;
 use wire::request::{Endpoint, Request, UsagePolicy};
 use wire::sse;
+use wire::usage::Usage;
 
 use crate::check;
 use crate::front::Front;
@@ -21,7 +24,9 @@ use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
 use crate::timeline::{Kind, Plan, Track};
+use crate::under_way::{self, Refused, Ticket, Turn};
 
+pub(crate) use kept::Kept;
 use plain::Quick;
 
 /// Answers a request, or says why not.
@@ -88,27 +93,41 @@ fn reply_to(
     let script = may_be_plain.then(|| play::script(stub, request, &prompt[0].text));
     let script = script.as_deref();
     let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script, &envelope));
+    let ticket = match under_way::enter(stub, &envelope, quick.is_some()) {
+        Ok(ticket) => ticket,
+        Err(why) => return not_let_in(stub, request, &prompt, envelope, &why),
+    };
+    let named = ticket.as_deref().filter(|ticket| ticket.has_names());
+    let turn = named.map(Ticket::turn);
+    let quick = quick.filter(|_| turn != Some(Turn::Waiting));
     let mut reply = if let Some(quick) = quick {
         quick.take_up(stub, &prompt);
         quick.reply(stub, request, &prompt, envelope)
     } else {
         let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
+        answer.turn = turn;
         answer.play()?;
         answer.reply()
     };
     if renders_once {
-        let (rendered, known) = render(reply);
-        if context.rendered.len() < MAX_RENDERED {
-            let entry = (Arc::clone(&rendered), known.clone());
-            context.rendered.insert(key, entry);
-        }
-        reply = Reply::rendered(&rendered, known);
+        reply = rendered_once(reply, key, context);
     }
     if !request.stream && !is_generate {
         reply.headers.first.extend(Front::load_metrics(call));
     }
     reply.facts = facts(std::mem::take(&mut reply.facts));
+    reply.ticket = ticket;
     Ok(reply)
+}
+
+/// An answer rendered for all requests that differ in nothing but their key.
+fn rendered_once(reply: Reply, key: RenderKey, context: &mut Context) -> Reply {
+    let (rendered, known) = render(reply);
+    if context.rendered.len() < MAX_RENDERED {
+        let entry = (Arc::clone(&rendered), known.clone());
+        context.rendered.insert(key, entry);
+    }
+    Reply::rendered(&rendered, known)
 }
 
 /// The answer to a request that the server refuses, which may be a stream that says so.
@@ -122,6 +141,51 @@ fn refused(stub: &Stub, request: &Request<'_>, failure: Failure) -> Result<Reply
         (Kind::Error, &event),
         (Kind::Done, sse::DONE),
     ]))
+}
+
+/// The answer to a request that is not let in.
+fn not_let_in(
+    stub: &Stub,
+    request: &Request<'_>,
+    prompt: &Counted<'_>,
+    envelope: Envelope,
+    why: &Refused,
+) -> Result<Reply, Failure> {
+    let dialect = stub.dialect;
+    let failure = why.failure(dialect);
+    if *why != Refused::Full {
+        return refused(stub, request, failure);
+    }
+    if !request.stream {
+        return Err(failure);
+    }
+    if request.endpoint == Endpoint::Generate {
+        let mut random = fastrand::Rng::with_seed(0);
+        let answer = Answer::new(stub, request, prompt, envelope, &mut random);
+        return Ok(answer.unstarted());
+    }
+    let usage = request.endpoint == Endpoint::Chat && envelope.usage.is_told_at_end();
+    let patterns = Arc::clone(&stub.patterns);
+    let mut encoder = Encoder::new(dialect, envelope, patterns);
+    let mut event = |chunk: &Chunk<'_>| {
+        let mut out = Vec::new();
+        encoder.event(chunk, &mut out);
+        out
+    };
+    let error = event(&Chunk {
+        error: Some(failure.message().into()),
+        ..Chunk::default()
+    });
+    let usage = usage.then(|| {
+        event(&Chunk {
+            usage: Some(Usage::new(0, 0)),
+            ..Chunk::default()
+        })
+    });
+    let mut events = vec![(Kind::Error, &*error)];
+    events.extend(usage.as_deref().map(|usage| (Kind::Usage, usage)));
+    events.push((Kind::Done, sse::DONE));
+    Ok(Reply::events(&events))
 }
 
 /// Which chunks of the answer carry usage.
@@ -243,6 +307,8 @@ pub(crate) struct Answer<'a> {
     /// Most tokens of an answer to each prompt.
     limits: Vec<Option<u64>>,
     pub(crate) tracks: Vec<Track>,
+    /// Whether it has its turn, where it may be given up.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// A reply's bytes, all at once.

@@ -90,6 +90,30 @@ impl Said {
         }
     }
 
+    /// Nothing, in one step.
+    pub(crate) fn nothing(finish: Finish<'static>) -> Self {
+        Self {
+            text: "".into(),
+            ids: Vec::new(),
+            outputs: vec![Output::default()],
+            tokens: 0,
+            finish,
+            fault: None,
+        }
+    }
+
+    /// Ends with a step, given up.
+    pub(crate) fn cut(&mut self, step: usize) {
+        self.outputs.truncate(step + 1);
+        let reached = self.outputs[step];
+        self.text = self.text[..reached.text_end()].into();
+        self.ids.truncate(reached.ids_end());
+        let tokens = self.outputs.iter().map(|output| u64::from(output.tokens));
+        self.tokens = tokens.sum();
+        self.finish = FinishReason::Abort.into();
+        self.fault = None;
+    }
+
     /// Merges steps as `grouping` says.
     pub(crate) fn grouped(mut self, grouping: &Grouping<'_>) -> Self {
         if grouping.is_single() {

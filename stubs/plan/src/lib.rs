@@ -23,19 +23,21 @@ pub mod replay;
 pub mod reply;
 mod responses;
 mod route;
+
 mod scale_out;
 pub mod script;
 pub mod source;
 pub mod stub;
 mod timeline;
 mod tools;
+pub mod under_way;
 mod voice;
 mod work;
 
 pub use cache::PrefixCache;
 pub use front::Front;
 pub use reasoning::{ReasoningParser, UnknownParser};
-pub use timeline::{Kind, Step, Timeline};
+pub use timeline::{Kind, Remain, Remains, Step, Timeline};
 pub use tools::{ToolParser, UnknownToolParser};
 pub use wire::route::Route;
 pub use work::Work;

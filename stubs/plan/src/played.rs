@@ -14,11 +14,13 @@ use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Reply, Whole};
 use crate::stub::{Call, Context, Stub};
 use crate::timeline;
+use crate::under_way::{self, Ticket};
 
 /// One answer to one prompt.
 pub(crate) struct Played<'a> {
     answer: Answer<'a>,
     facts: Facts,
+    ticket: Option<Box<Ticket>>,
     pub(crate) usage: Usage,
 }
 
@@ -35,6 +37,8 @@ impl<'a> Played<'a> {
             created: context.created,
             ..Envelope::new(request.endpoint, id, answer::model(stub, request))
         };
+        let ticket =
+            under_way::enter(stub, &envelope, false).map_err(|why| why.failure(stub.dialect))?;
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.play()?;
         let usage = timeline::total_usage(&answer.plan, &answer.tracks);
@@ -42,6 +46,7 @@ impl<'a> Played<'a> {
         Ok(Self {
             answer,
             facts,
+            ticket,
             usage,
         })
     }
@@ -82,6 +87,7 @@ impl<'a> Played<'a> {
                 prompt: call.wants_facts.then(prompt),
                 ..self.facts
             },
+            ticket: self.ticket,
             ..Reply::empty(200)
         }
     }
@@ -93,6 +99,7 @@ impl<'a> Played<'a> {
             bytes,
             due,
             is_json: true,
+            kept: None,
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
         })
     }

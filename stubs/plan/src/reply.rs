@@ -10,7 +10,9 @@ use wire::request::Endpoint;
 use wire::route::Route;
 use wire::usage::Usage;
 
-use crate::timeline::{Kind, Step, Timeline};
+use crate::answer::Kept;
+use crate::timeline::{Kind, Remains, Step, Timeline};
+use crate::under_way::Ticket;
 use crate::work::Work;
 
 /// An answer to one request, decided before anything is sent.
@@ -26,6 +28,8 @@ pub struct Reply {
     pub facts: Facts,
     /// The route that answered, if it came that far.
     pub route: Option<Route>,
+    /// Its request's place among those under way, where these are kept.
+    pub ticket: Option<Box<Ticket>>,
 }
 
 /// A reply's body.
@@ -52,6 +56,8 @@ pub struct Whole {
     pub due: Duration,
     /// It is JSON, otherwise plain text.
     pub is_json: bool,
+    /// What it is made of, where it may be given up before it is due.
+    pub(crate) kept: Option<Box<Kept>>,
     /// Tokens that it tells of.
     pub tokens: u32,
 }
@@ -100,10 +106,12 @@ impl Reply {
                 bytes,
                 due: Duration::ZERO,
                 is_json: true,
+                kept: None,
                 tokens: 0,
             }),
             facts: Facts::default(),
             route: None,
+            ticket: None,
         }
     }
 
@@ -115,6 +123,7 @@ impl Reply {
             body: Body::Empty,
             facts: Facts::default(),
             route: None,
+            ticket: None,
         }
     }
 
@@ -203,6 +212,28 @@ impl Reply {
             Body::Stream(_) => Content::Stream,
             Body::Whole(whole) if whole.is_json => Content::Json(whole.bytes.len()),
             Body::Whole(whole) => Content::Text(whole.bytes.len()),
+        }
+    }
+}
+
+impl Body {
+    /// Ends choices with the step that is under way at a moment, counted from the request's turn; gives
+    /// what is left, or nothing if they are over by then, or cannot be ended.
+    pub fn abort(&mut self, now: Duration, choices: &[u32]) -> Option<Remains> {
+        match self {
+            Self::Stream(timeline) => timeline.abort(now, choices),
+            Self::Whole(whole) => whole.abort(now, choices),
+            Self::Empty | Self::HeadAlone(_) | Self::Rendered(_) => None,
+        }
+    }
+
+    /// Says that the request was given up before its turn came, at that moment.
+    pub fn give_up(&mut self, dialect: Dialect, now: Duration) -> Option<Remains> {
+        let finish = dialect.unstarted(false);
+        match self {
+            Self::Stream(timeline) => timeline.silence(now, &finish),
+            Self::Whole(whole) => whole.silence(now, &finish),
+            Self::Empty | Self::HeadAlone(_) | Self::Rendered(_) => None,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::reply::{Facts, Rendered, Reply};
 use crate::route;
 use crate::source::{Echo, Source};
 use crate::tools::ToolParser;
+use crate::under_way::UnderWay;
 
 /// Longest answer in tokens that is made up by repeating.
 pub const MAX_OSL: u64 = 1 << 22;
@@ -64,6 +65,8 @@ pub struct Engine {
     pub pace: Pace,
     /// Prompts that were seen, if usage tells of them.
     pub prefix_cache: Option<PrefixCache>,
+    /// Requests under way, where others can see them or they have to wait for each other.
+    pub under_way: Option<Arc<UnderWay>>,
     /// What the model says.
     pub source: Box<dyn Source>,
     /// Text to tokens.
@@ -201,6 +204,7 @@ impl Stub {
                 max_queued: None,
                 pace: Pace::Burst,
                 prefix_cache: None,
+                under_way: None,
                 source: Box::new(Echo {
                     tokenizer: Arc::clone(&tokenizer),
                 }),

@@ -1,5 +1,6 @@
 //! An answer as timed bytes.
 
+mod cut;
 mod events;
 mod track;
 
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wire::dialect::{Encoder, Manner, Roles, Template};
+use wire::finish::Finish;
 use wire::http1;
 use wire::request::{Endpoint, UsagePolicy};
 use wire::sse;
@@ -17,6 +19,8 @@ use crate::layout::Laid;
 use crate::pace::Pace;
 use crate::script::CutKind;
 
+pub use cut::{Remain, Remains};
+pub(crate) use cut::{abort, retell, silence};
 pub(crate) use events::Events;
 pub(crate) use track::{Opening, Track};
 
@@ -113,6 +117,26 @@ impl Timeline {
         }
     }
 
+    /// Ends choices with the step that is under way at a moment; nothing if they are over by then.
+    pub(crate) fn abort(&mut self, now: Duration, choices: &[u32]) -> Option<Remains> {
+        match &mut self.0 {
+            Form::Chunks { events, .. } => {
+                events.renewed(now, |plan, tracks| abort(plan, tracks, now, choices))
+            }
+            Form::Laid(_) => None,
+        }
+    }
+
+    /// Says that the request never ran.
+    pub(crate) fn silence(&mut self, now: Duration, finish: &Finish<'static>) -> Option<Remains> {
+        match &mut self.0 {
+            Form::Chunks { events, .. } => {
+                events.renewed(now, |plan, tracks| silence(plan, tracks, now, finish))
+            }
+            Form::Laid(_) => None,
+        }
+    }
+
     /// Appends the events that are due by `now`, each as one HTTP chunk, until there are `room` bytes in
     /// all, and tells of each in `steps`.
     pub fn steps(&mut self, now: Duration, room: usize, out: &mut Vec<u8>, steps: &mut Vec<Step>) {
@@ -199,6 +223,8 @@ pub(crate) struct Plan {
     pub(crate) echo: Option<String>,
     pub(crate) endpoint: Endpoint,
     pub(crate) keep_alive: Option<Duration>,
+    /// When all of it is due, whatever the pace: it was given up.
+    pub(crate) latest: Duration,
     /// The server's habits.
     pub(crate) manner: &'static Manner,
     pub(crate) pace: Pace,
@@ -235,10 +261,11 @@ impl Plan {
     pub(crate) fn due(&self, step: usize, tokens: u64) -> Duration {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
         if self.pauses.is_empty() {
-            return self.pace.due(step);
+            return self.pace.due(step).min(self.latest);
         }
         let waits = self.pauses.range(..tokens).map(|(_, wait)| *wait);
-        self.pace.due(step).saturating_add(waits.sum())
+        let due = self.pace.due(step).saturating_add(waits.sum());
+        due.min(self.latest)
     }
 }
 

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use plan::pace::Pace;
 use plan::source::{Echo, Fixed, RandomTokens, ScriptFile, Source};
 use plan::stub::{Engine, MAX_OSL, Streaming, Stub};
+use plan::under_way::{Limits, UnderWay};
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -109,6 +110,9 @@ pub struct Common {
     /// Seed of ids and of random tokens
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Requests that run at a time; others wait for their turn (default: any number)
+    #[arg(long, value_name = "NUMBER")]
+    max_num_seqs: Option<u64>,
     /// When answers are due: burst or steady:ttft=50ms,itl=10ms
     #[arg(long, default_value = "burst", value_name = "SPEC")]
     pace: Pace,
@@ -252,6 +256,10 @@ impl Common {
             rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
         }
         ensure!(
+            self.max_num_seqs != Some(0),
+            "--max-num-seqs must be at least 1"
+        );
+        ensure!(
             self.max_osl.is_none_or(|tokens| tokens <= MAX_OSL),
             "--max-osl must be at most {MAX_OSL}"
         );
@@ -283,6 +291,11 @@ impl Common {
             let given = self.served_model_name.into_iter();
             given.map(Into::into).collect()
         };
+        let limits = Limits {
+            keeps_names: dialect.manner().keeps_names,
+            running: self.max_num_seqs,
+            queued: None,
+        };
         let keep_alive = match self.keep_alive_timeout {
             None => keep_alive,
             Some(timeout) => Some(timeout).filter(|timeout| !timeout.is_zero()),
@@ -303,6 +316,7 @@ impl Common {
                     max_queued: None,
                     pace: self.pace,
                     prefix_cache: None,
+                    under_way: under_way(limits),
                     source,
                     tokenizer: Arc::clone(&tokenizer),
                 },
@@ -318,6 +332,11 @@ impl Common {
             },
         })
     }
+}
+
+/// What a stub keeps of requests under way, if it does.
+fn under_way(limits: Limits) -> Option<Arc<UnderWay>> {
+    (limits != Limits::default()).then(|| UnderWay::new(limits))
 }
 
 fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {

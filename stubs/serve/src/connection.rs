@@ -203,7 +203,7 @@ impl Connection<'_> {
                     tokio::task::yield_now().await;
                     Ok(())
                 }
-                Ok(Next::Wait(until)) => self.wait(until).await,
+                Ok(Next::Wait(until)) => self.wait(until, &exchange).await,
                 Ok(Next::Write) => self.writable().await,
                 Err(error) => return exchange.end(self, Err(error)),
             };
@@ -211,14 +211,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for a moment; a client that goes away ends the wait, unless it has sent as much ahead as a
+    /// Waits for a moment, or news; a client that goes away ends the wait, unless it has sent as much ahead as a
     /// head may hold.
-    async fn wait(&mut self, until: Instant) -> io::Result<()> {
+    async fn wait(&mut self, until: Instant, exchange: &Exchange) -> io::Result<()> {
         let local = self.local;
         let mut wait = Wait::new(&local.pacer);
         let max_ahead = self.worker.shared.max_head;
         std::future::poll_fn(|cx| {
-            if wait.poll(until, cx)?.is_ready() {
+            if exchange.has_news(cx.waker()) || wait.poll(until, cx)?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
             while self.input.len() < max_ahead {

@@ -1,5 +1,6 @@
 //! One request and its answer: decided, then sent as it falls due.
 
+mod attend;
 mod begin;
 
 use std::io;
@@ -20,6 +21,8 @@ use crate::truth::{Chunk, Ended, Record};
 use crate::worker::Worker;
 
 pub(crate) use begin::Arrived;
+
+use attend::Watch;
 
 /// Bytes that are gathered before they are written although more is due.
 const WRITE: usize = 256 << 10;
@@ -71,17 +74,22 @@ pub(crate) struct Exchange {
     cut: Option<CutKind>,
     /// How the chunks of a stream are framed.
     chunking: Chunking,
-    /// From the arrival to when the clock was last read.
+    /// From the request's turn to when the clock was last read.
     elapsed: Duration,
     is_blocked: bool,
     is_head: bool,
     outcome: Outcome,
     output: Output,
     progress: Progress,
-    received: Instant,
+    /// When the request had its turn, which most have as they come: moments are counted from here.
+    begun: Instant,
+    /// How long it waited for that.
+    waited: Duration,
     /// A body that is written behind the output from where it lies, and how far it is.
     rendered: Option<(Arc<Rendered>, usize)>,
     truth: Option<Box<Record>>,
+    /// What others may do to the request, until it is over.
+    watch: Option<Box<Watch>>,
 }
 
 impl Exchange {
@@ -95,12 +103,22 @@ impl Exchange {
         if self.output.bytes.is_empty() {
             self.output = worker.take_output();
         }
+        let has_turn = self.watch.is_none() || self.attend(worker);
         let next = loop {
-            let next = self.fill();
+            let next = if has_turn {
+                self.fill()
+            } else {
+                Next::Wait(self.begun + NEVER)
+            };
+            if next == Next::Over {
+                // Its name is free and the next has its turn before the client can tell.
+                self.watch = None;
+            }
             // What is sent whole waits for its moment with its head.
             let is_early = match &self.body {
                 Body::Whole(_) => true,
                 Body::Stream(timeline) => timeline.holds_head() && self.output.steps.is_empty(),
+                Body::Rendered(rendered) => rendered.content != Content::Stream,
                 _ => false,
             };
             if !is_early && !self.write(connection)? {
@@ -108,7 +126,7 @@ impl Exchange {
                 break Next::Write;
             }
             match next {
-                Next::Wait(until) if until <= self.received + self.elapsed => {}
+                Next::Wait(until) if until <= self.begun + self.elapsed => {}
                 next => break next,
             }
         };
@@ -129,10 +147,11 @@ impl Exchange {
         worker.give_output(std::mem::take(&mut self.output));
         self.progress.end(&worker.counters);
         if sent.is_err() {
-            self.elapsed = self.received.elapsed();
+            self.elapsed = self.begun.elapsed();
         }
         if let Some(asked) = &self.asked {
-            worker.counters.count_http(asked, nanoseconds(self.elapsed));
+            let elapsed = nanoseconds(self.waited + self.elapsed);
+            worker.counters.count_http(asked, elapsed);
         }
         if let (Some(truth), Some(mut record)) = (&worker.shared.truth, self.truth) {
             record.ended = match sent {
@@ -205,14 +224,14 @@ impl Exchange {
 
     fn is_due(&mut self, due: Duration) -> bool {
         if due > self.elapsed {
-            self.elapsed = self.received.elapsed();
+            self.elapsed = self.begun.elapsed();
         }
         due <= self.elapsed
     }
 
     fn moment(&self, due: Duration) -> Instant {
-        let moment = self.received.checked_add(due);
-        moment.unwrap_or_else(|| self.received + NEVER)
+        let moment = self.begun.checked_add(due);
+        moment.unwrap_or_else(|| self.begun + NEVER)
     }
 
     /// Writes what stands in the output and notes when that was; `false` if the client does not take all.
@@ -245,7 +264,7 @@ impl Exchange {
     }
 
     fn wrote(&mut self, worker: &Worker) {
-        self.elapsed = self.received.elapsed();
+        self.elapsed = self.begun.elapsed();
         let rendered = self.rendered.take();
         let steps = match &rendered {
             None => &self.output.steps,
@@ -256,11 +275,12 @@ impl Exchange {
             let late = self.elapsed.saturating_sub(step.due);
             worker.counters.count_late(late);
         }
-        self.progress.wrote(&worker.counters, steps, self.elapsed);
+        let elapsed = self.waited + self.elapsed;
+        self.progress.wrote(&worker.counters, steps, elapsed);
         if let Some(record) = &mut self.truth {
-            let written = worker.shared.ns(self.received + self.elapsed);
-            let received = record.received_ns;
-            let chunk = |step: &Step| Chunk::new(step, received, written);
+            let written = worker.shared.ns(self.begun + self.elapsed);
+            let begun = worker.shared.ns(self.begun);
+            let chunk = |step: &Step| Chunk::new(step, begun, written);
             record.chunks.extend(steps.iter().map(chunk));
         }
         self.output.clear();

@@ -56,6 +56,15 @@ impl Failure {
         })
     }
 
+    /// What it says.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Body { json, .. } => json,
+            Self::Detail { detail, .. } => detail,
+            Self::Error(error) => &error.message,
+        }
+    }
+
     /// HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {

@@ -68,6 +68,14 @@ pub struct Finish<'a> {
     pub stop_reason: Option<StopReason<'a>>,
 }
 
+impl<'a> Finish<'a> {
+    /// What matched of the text, which ends no answer that was given up.
+    pub fn matched(&self) -> Option<&StopReason<'a>> {
+        let matched = self.stop_reason.as_ref();
+        matched.filter(|_| self.reason != FinishReason::Abort)
+    }
+}
+
 impl From<FinishReason> for Finish<'_> {
     fn from(reason: FinishReason) -> Self {
         Self {

@@ -14,13 +14,15 @@ use wire::request::{Endpoint, Prompt, Request, UsagePolicy};
 use wire::usage::CachedTokens;
 
 use super::Answer;
-use crate::generate::{Grouping, Rules, say};
+use crate::generate::{Grouping, Rules, Said, say};
 use crate::prompt::{Counted, One};
 use crate::reply::{Body, Facts, Reply};
 use crate::script::{CutKind, Script};
 use crate::source::Ask;
 use crate::stub::{MAX_OSL, Stub};
 use crate::timeline::{self, Events, Plan, Timeline, Track};
+use crate::under_way::Turn;
+use crate::voice::Voice;
 use crate::work::{self, Work};
 
 impl<'a> Answer<'a> {
@@ -54,6 +56,7 @@ impl<'a> Answer<'a> {
             echo: echo(request),
             endpoint: request.endpoint,
             keep_alive: stub.streaming.keep_alive,
+            latest: Duration::MAX,
             manner,
             pace: stub.engine.pace,
             pauses: BTreeMap::new(),
@@ -79,6 +82,7 @@ impl<'a> Answer<'a> {
             cached: Vec::new(),
             limits: Vec::new(),
             tracks: Vec::new(),
+            turn: None,
         }
     }
 
@@ -192,6 +196,17 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer that tells that the queue was full.
+    pub(super) fn unstarted(mut self) -> Reply {
+        let finish = self.stub.dialect.unstarted(true);
+        let choices = self.prompt.count() * self.request.sampling.choices();
+        let said = Said::nothing(finish.clone());
+        self.tracks = vec![Track::new(said, Voice::default()); choices];
+        timeline::silence(&mut self.plan, &mut self.tracks, Duration::ZERO, &finish);
+        self.limits = vec![None; self.prompt.count()];
+        self.reply()
+    }
+
     /// The answer as it will be sent.
     pub(super) fn reply(self) -> Reply {
         let extension = self.extension();
@@ -201,9 +216,13 @@ impl<'a> Answer<'a> {
         }
         let body = if self.request.stream {
             let patterns = Arc::clone(&self.stub.patterns);
+            let keeps = self.may_be_given_up();
             let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
             let mut events = Events::new(self.plan, self.tracks);
             events.extension = extension;
+            if keeps {
+                events.keep();
+            }
             Body::Stream(Timeline::new(encoder, events).into())
         } else {
             Body::Whole(self.whole())
@@ -213,6 +232,13 @@ impl<'a> Answer<'a> {
             facts,
             ..Reply::empty(200)
         }
+    }
+
+    /// Whether it can be given up before it is over.
+    pub(super) fn may_be_given_up(&self) -> bool {
+        let takes_time = || timeline::whole_due(&self.plan, &self.tracks) > Duration::ZERO;
+        self.turn
+            .is_some_and(|turn| turn == Turn::Waiting || takes_time())
     }
 
     /// What is told of the answer as a whole, where the request asks for it.

@@ -8,7 +8,7 @@ use wire::failure::Failure;
 use wire::finish::{Finish, FinishReason};
 use wire::request::{Endpoint, ToolChoice};
 
-use super::Answer;
+use super::{Answer, Kept};
 use crate::logprobs::{self, Style};
 use crate::reply::Whole;
 use crate::timeline::{self, Track};
@@ -57,7 +57,9 @@ impl Answer<'_> {
         let usage = timeline::total_usage(&self.plan, &self.tracks);
         let due = timeline::whole_due(&self.plan, &self.tracks);
         let extension = self.extension();
+        let keeps = self.may_be_given_up();
         let tracks = std::mem::take(&mut self.tracks);
+        let kept = keeps.then(|| (self.plan.clone(), tracks.clone()));
         let choices = tracks.into_iter().enumerate();
         let choices = choices
             .map(|(index, track)| self.whole_choice(index, track))
@@ -80,6 +82,14 @@ impl Answer<'_> {
             bytes,
             due,
             is_json: true,
+            kept: kept.map(|(plan, tracks)| {
+                Box::new(Kept {
+                    answer,
+                    encoder,
+                    plan,
+                    tracks,
+                })
+            }),
             tokens: u32::try_from(usage.completion_tokens.unwrap_or(0)).unwrap_or(u32::MAX),
         }
     }

@@ -9,7 +9,7 @@ use wire::request::Endpoint;
 use wire::usage::Usage;
 
 use super::track::Track;
-use super::{Kind, Plan, Step, Taking, index, total_usage};
+use super::{Kind, Plan, Remains, Step, Taking, index, retell, total_usage};
 use crate::script::CutKind;
 
 /// What an event writes.
@@ -51,6 +51,10 @@ pub(crate) struct Events {
     chunks: Vec<(Choice<'static>, Kind)>,
     /// Choices in the order of their ends, where these are told behind all text.
     ended: Vec<usize>,
+    /// The choices as they were at first, where they may be given up.
+    origin: Option<Vec<Track>>,
+    /// Events that were taken, signs of life not counted.
+    taken: usize,
     /// What is told of the answer as a whole.
     pub(crate) extension: Option<Box<Extension>>,
 }
@@ -100,8 +104,36 @@ impl Events {
             rest: VecDeque::new(),
             chunks: Vec::new(),
             ended,
+            origin: None,
+            taken: 0,
             extension: None,
         }
+    }
+
+    /// Lets the answer be given up while it is told.
+    pub(crate) fn keep(&mut self) {
+        self.origin = Some(self.tracks.clone());
+    }
+
+    /// Goes on with what is left of the answer, behind what was taken of it before that moment.
+    pub(super) fn renewed(
+        &mut self,
+        now: Duration,
+        cut: impl FnOnce(&mut Plan, &mut [Track]) -> Option<Remains>,
+    ) -> Option<Remains> {
+        let (mut plan, mut tracks) = (self.plan.clone(), self.origin.clone()?);
+        let remains = cut(&mut plan, &mut tracks)?;
+        let mut renewed = Self::new(plan, tracks);
+        renewed.keep();
+        renewed.extension = self.extension.take();
+        retell(&mut renewed.extension, &renewed.tracks);
+        renewed.taken = self.taken;
+        for _ in 0..self.taken {
+            renewed.advance();
+        }
+        renewed.last = self.last.min(now);
+        *self = renewed;
+        Some(remains)
     }
 
     /// The head of the stream is sent with its first event.
@@ -142,6 +174,7 @@ impl Events {
 
     /// Takes the plain texts that come next and are due. They are most of a stream.
     pub(super) fn texts(&mut self, encoder: &mut Encoder, taking: &mut Taking<'_>) {
+        let before = taking.steps.len();
         while taking.has_room()
             && let Some(text) = self.plain_text()
             && text.due <= taking.now
@@ -182,6 +215,7 @@ impl Events {
             let track = text.track + 1;
             self.stage = Stage::Text { step, track };
         }
+        self.taken += taking.steps.len() - before;
     }
 
     /// An event behind all text so far.
@@ -419,7 +453,9 @@ impl Iterator for Events {
 
     fn next(&mut self) -> Option<Event> {
         let next = self.next.take();
-        next.or_else(|| self.produce())
+        let event = next.or_else(|| self.produce())?;
+        self.taken += usize::from(event.kind != Kind::Comment);
+        Some(event)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wire::chunk::{Choice, Delta, Progress, TokenLogprob};
+use wire::finish::FinishReason;
 use wire::request::Endpoint;
 use wire::usage::{CachedTokens, Usage};
 
@@ -59,6 +60,8 @@ pub(crate) struct Track {
     pub(crate) told_without_text: bool,
     /// It has made a chunk.
     pub(super) has_begun: bool,
+    /// Its request had its turn.
+    pub(crate) has_run: bool,
     shown: Output,
     pub(crate) tokens: u64,
     /// Tokens of steps that made no chunk.
@@ -78,6 +81,7 @@ impl Track {
             prompt_ids: None,
             told_without_text: false,
             has_begun: false,
+            has_run: true,
             shown: Output::default(),
             tokens: 0,
             untold: 0,
@@ -138,6 +142,8 @@ impl Track {
         let logprobs = self.logprobs.as_ref().map(|all| all[ids.clone()].to_vec());
         let ids = &said.ids[ids];
         if plan.begins_late() {
+            // Parsers that hold something back keep it when the answer is given up.
+            let is_last = is_last && said.finish.reason != FinishReason::Abort;
             return self.chat_chunks(text, ids, is_last, logprobs, give);
         }
         let mut delta = self.voice.feed(text, ids, is_last);
@@ -235,8 +241,9 @@ impl Track {
                 cached,
                 created: None,
             }),
+            prompt_tokens: self.has_run.then_some(self.prompt_tokens),
             reasoning_tokens: counts.and_then(|counts| counts.get(step).copied()),
-            ..Usage::new(self.prompt_tokens, self.tokens)
+            completion_tokens: Some(self.tokens),
         }
     }
 

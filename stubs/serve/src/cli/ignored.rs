@@ -36,7 +36,6 @@ impl Flags for OfVllm {
         "kv-cache-dtype",
         "load-format",
         "max-num-batched-tokens",
-        "max-num-seqs",
         "pipeline-parallel-size",
         "scheduling-policy",
         "tensor-parallel-size",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use plan::stub::{Parsers, Stub};
+use plan::under_way::{Limits, UnderWay};
 use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
 
 use super::ignored::{Ignored, OfSglang};
@@ -119,6 +120,15 @@ impl SglangArgs {
                 .transpose()?,
             tools: self.tool_call_parser.as_deref().map(tools).transpose()?,
         };
+        ensure!(
+            self.max_running_requests != Some(0),
+            "--max-running-requests must be at least 1"
+        );
+        stub.engine.under_way = Some(UnderWay::new(Limits {
+            keeps_names: stub.dialect.manner().keeps_names,
+            running: self.max_running_requests.or(self.common.max_num_seqs),
+            queued: self.max_queued_requests,
+        }));
         let streaming = &mut stub.streaming;
         streaming.cache_report = self.enable_cache_report;
         streaming.force_include_usage = self.stream_response_default_include_usage;

@@ -6,10 +6,11 @@ use plan::Route;
 use plan::reply::{Body, Facts, Reply};
 use plan::stub::Call;
 use tokio::time::Instant;
-use wire::dialect::{Content, Head};
+use wire::dialect::{Content, Head, Headers};
 use wire::http1::{Chunking, Framing, RequestHead};
 use wire::metrics;
 
+use super::attend::Watch;
 use super::{Exchange, Outcome};
 use crate::connection::Connection;
 use crate::metrics::{Asked, Method, Progress};
@@ -70,16 +71,11 @@ impl Exchange {
         let (_, date) = worker.date(received);
         let mut exchange = Self::answering(connection, received);
         exchange.chunking = worker.stub.dialect.chunking(head.is_http10);
-        write_head(
-            worker,
-            &reply,
-            Closing {
-                close: !head.keep_alive,
-                is_unframed: exchange.chunking == Chunking::None,
-            },
-            &date,
-            &mut exchange.output.bytes,
-        );
+        let closing = Closing {
+            close: !head.keep_alive,
+            is_unframed: exchange.chunking == Chunking::None,
+        };
+        write_head(worker, &reply, closing, &date, &mut exchange.output.bytes);
         exchange.asked = Some(Asked {
             method: Method::named(head.method),
             request_bytes: request_bytes(head),
@@ -104,6 +100,14 @@ impl Exchange {
                 ..record(connection, reply.status, reply.facts, received)
             }));
         }
+        exchange.watch = reply.ticket.take().map(|ticket| {
+            let head = Saved {
+                closing,
+                headers: std::mem::take(&mut reply.headers),
+                status: reply.status,
+            };
+            Box::new(Watch::new(*ticket, head))
+        });
         exchange.body = reply.body;
         exchange
     }
@@ -112,7 +116,7 @@ impl Exchange {
     pub(crate) fn invalid(connection: &Connection<'_>) -> Self {
         let worker = connection.worker;
         let mut exchange = Self::refused(connection, 400);
-        let (_, date) = worker.date(exchange.received);
+        let (_, date) = worker.date(exchange.begun);
         let output = &mut exchange.output.bytes;
         worker.stub.dialect.write_invalid(&date, output);
         exchange
@@ -123,7 +127,7 @@ impl Exchange {
         let worker = connection.worker;
         let reply = Reply::too_large(worker.stub.dialect, worker.shared.max_body);
         let mut exchange = Self::refused(connection, reply.status);
-        let (_, date) = worker.date(exchange.received);
+        let (_, date) = worker.date(exchange.begun);
         let close = Closing {
             close: true,
             is_unframed: false,
@@ -170,8 +174,10 @@ impl Exchange {
             outcome: Outcome::Close,
             output: connection.worker.take_output(),
             progress: Progress::default(),
-            received,
+            begun: received,
+            waited: Duration::ZERO,
             rendered: None,
+            watch: None,
             truth: None,
         }
     }
@@ -209,6 +215,28 @@ fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
     };
     reply.headers.content_type = content_type;
     reply
+}
+
+/// What a head says, its body left out.
+pub(super) struct Saved {
+    closing: Closing,
+    headers: Headers,
+    status: u16,
+}
+
+impl Saved {
+    /// Appends the head for a body.
+    pub(super) fn write(&self, worker: &Worker, content: Content, date: &str, out: &mut Vec<u8>) {
+        let head = Head {
+            close: self.closing.close,
+            is_unframed: self.closing.is_unframed,
+            content,
+            date,
+            headers: &self.headers,
+            status: self.status,
+        };
+        worker.stub.dialect.write_head(&head, out);
+    }
 }
 
 /// How a response ends.

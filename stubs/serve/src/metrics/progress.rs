@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::{Kind, Step, Work};
+use plan::{Kind, Remains, Step, Work};
 use wire::finish::FinishReason;
 use wire::metrics::{Counter, Series};
 
@@ -56,6 +56,26 @@ impl Progress {
             },
             unfinished: count as u64,
         }
+    }
+
+    /// Choices were given up, and this is left of them.
+    pub(crate) fn cut(&mut self, remains: &Remains) {
+        let Some(works) = &self.works else {
+            return;
+        };
+        let mut works = works.to_vec();
+        for choice in &remains.choices {
+            if let Some(work) = works.get_mut(choice.index) {
+                *work = Work {
+                    finish: Some(FinishReason::Abort),
+                    last_due: choice.last_due,
+                    steps: choice.steps,
+                    tokens: choice.tokens,
+                    ..*work
+                };
+            }
+        }
+        self.works = Some(works.into());
     }
 
     /// These steps were written so long after the request arrived.

@@ -16,6 +16,9 @@ pub struct Manner {
     pub finishes: Finishes,
     /// What is held back while a stop string may follow.
     pub holds: Holds,
+    /// A request is known by its name while it is under way: none of that name runs beside it, and it can be
+    /// given up by it.
+    pub keeps_names: bool,
     /// Which paths need a key.
     pub keyed: Keyed,
     /// How it lays out messages.

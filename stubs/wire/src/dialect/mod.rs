@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
+use crate::finish::Finish;
 use crate::http1::Chunking;
 use crate::metrics::Snapshot;
 use crate::request::{Endpoint, Known, Message, Request, UsagePolicy};
@@ -287,6 +288,16 @@ impl Dialect {
             Self::Sglang(_) => sglang::refusal::queue_full(),
             Self::Vllm(_) => vllm::checks::queue_full(),
         }
+    }
+
+    /// The answer to a request of a name that another has which is under way, where names are kept.
+    pub fn duplicate_name(self, name: &str) -> Failure {
+        sglang::refusal::duplicate_name(name)
+    }
+
+    /// The end of a request that never ran, since the queue was full or it was given up there.
+    pub fn unstarted(self, is_full: bool) -> Finish<'static> {
+        sglang::native::unstarted(is_full)
     }
 
     /// The answer to a request without a prompt.

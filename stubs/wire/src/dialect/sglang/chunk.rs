@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::chunk::{Choice, Chunk, Extension, ToolCall};
 use crate::dialect::Envelope;
 use crate::dialect::key::Key;
-use crate::finish::StopReason;
+use crate::finish::{Finish, StopReason};
 use crate::json::Json;
 use crate::python;
 use crate::request::Endpoint;
@@ -219,6 +219,6 @@ fn chat_choice<'a>(choice: &'a Choice<'_>) -> ChatChoice<'a> {
         },
         logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
         finish_reason: finish.map(|finish| finish.reason.as_str()),
-        matched_stop: finish.and_then(|finish| finish.stop_reason.as_ref()),
+        matched_stop: finish.and_then(Finish::matched),
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::chunk::{Choice, Chunk};
 use crate::dialect::Envelope;
 use crate::dialect::logprobs::TextLogprobs;
-use crate::finish::StopReason;
+use crate::finish::{Finish, StopReason};
 
 use super::logprobs;
 use super::usage::{FullUsage, ShortUsage};
@@ -49,7 +49,7 @@ impl<'a> From<&'a Choice<'_>> for TextChoice<'a> {
             text: choice.delta.content.as_deref().unwrap_or_default(),
             logprobs: choice.logprobs.as_deref().map(logprobs::of_text),
             finish_reason: finish.map(|finish| finish.reason.as_str()),
-            matched_stop: finish.and_then(|finish| finish.stop_reason.as_ref()),
+            matched_stop: finish.and_then(Finish::matched),
             token_ids: choice.token_ids.as_deref(),
             prompt_token_ids: choice.prompt_token_ids.as_deref(),
         }

@@ -65,6 +65,7 @@ pub(super) const MANNER: Manner = Manner {
     ends_tell_token: true,
     finishes: Finishes::Behind,
     holds: Holds::Steps,
+    keeps_names: true,
     keyed: Keyed::AllBut(&["/health", "/ready", "/metrics"]),
     messages: Messages {
         signs_thoughts: false,

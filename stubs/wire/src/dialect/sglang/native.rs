@@ -315,6 +315,19 @@ struct Queued<'a> {
 /// What a request is told that finds the queue full.
 pub(super) const QUEUE_FULL: &str = "The request queue is full.";
 
+/// The end of a request that never ran.
+pub(in crate::dialect) fn unstarted(is_full: bool) -> Finish<'static> {
+    let message = if is_full {
+        QUEUE_FULL
+    } else {
+        "Abort in waiting queue"
+    };
+    Finish {
+        reason: FinishReason::Abort,
+        stop_reason: Some(StopReason::Text(message.into())),
+    }
+}
+
 fn finish_reason(finish: Option<&Finish<'_>>, length: u64, out: &mut Vec<u8>) {
     let Some(finish) = finish else {
         return out.extend_from_slice(b"null");

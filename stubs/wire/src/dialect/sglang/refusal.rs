@@ -138,6 +138,11 @@ pub(crate) fn no_prompts(endpoint: Endpoint) -> Failure {
     Failure::bad_request(message, None)
 }
 
+/// The answer to a request of a name that another has.
+pub(crate) fn duplicate_name(name: &str) -> Failure {
+    Failure::bad_request(format!("Duplicate request ID detected: {name}"), None)
+}
+
 /// The answer to a request that finds the queue full.
 pub(crate) fn queue_full() -> Failure {
     Failure::Error(ErrorObject {

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::chunk::{Choice, Chunk};
 use crate::dialect::Envelope;
-use crate::finish::{FinishReason, StopReason};
+use crate::finish::{Finish, FinishReason, StopReason};
 use crate::request::Endpoint;
 
 use super::chunk::{Call, Sglext};
@@ -126,9 +126,7 @@ impl<'a> ChatChoice<'a> {
             },
             logprobs: choice.logprobs.as_deref().map(ChatLogprobs::new),
             finish_reason: finish.map(|finish| finish.reason.as_str()),
-            matched_stop: finish
-                .filter(|_| !has_called)
-                .and_then(|finish| finish.stop_reason.as_ref()),
+            matched_stop: finish.filter(|_| !has_called).and_then(Finish::matched),
             prompt_token_ids: choice.prompt_token_ids.as_deref(),
             response_token_ids: choice.token_ids.as_deref(),
             meta_info: envelope

@@ -164,6 +164,7 @@ pub(super) const MANNER: Manner = Manner {
     ends_tell_token: false,
     finishes: Finishes::WithText,
     holds: Holds::Characters,
+    keeps_names: false,
     keyed: Keyed::Only(&["/v1", "/v2", "/inference", "/cohere"]),
     messages: Messages {
         signs_thoughts: true,
