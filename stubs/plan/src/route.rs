@@ -67,26 +67,6 @@ pub(crate) fn reply(
     context: &mut Context,
 ) -> Result<Reply, Route> {
     let reply = match route {
-        Route::AbortRequest
-        | Route::Embeddings
-        | Route::Encode
-        | Route::FlushCache
-        | Route::FullServerInfo
-        | Route::HealthGenerate
-        | Route::Loads
-        | Route::Model
-        | Route::ModelInfo
-        | Route::NativeDetokenize
-        | Route::NativeTokenize
-        | Route::OllamaChat
-        | Route::OllamaGenerate
-        | Route::OllamaTags
-        | Route::ParseFunctionCall
-        | Route::Root
-        | Route::Score
-        | Route::SeparateReasoning
-        | Route::SetInternalState
-        | Route::VertexGenerate => lesser::reply(route, stub, call),
         Route::AbortRequests => scale_out::abort(stub, call),
         Route::Chat => answer::reply(stub, Endpoint::Chat, call, context),
         Route::Completions => answer::reply(stub, Endpoint::Completions, call, context),
@@ -124,6 +104,7 @@ pub(crate) fn reply(
         Route::Version => Ok(json(&Version {
             version: stub.dialect.version(),
         })),
+        lesser => lesser::reply(lesser, stub, call),
     };
     Ok(reply.unwrap_or_else(|failure| {
         let mut reply = Reply::refusal(stub.dialect, route.endpoint(), &failure);

@@ -1,6 +1,7 @@
 //! An answer as timed bytes.
 
 mod cut;
+mod ending;
 mod events;
 mod track;
 

@@ -46,11 +46,9 @@ pub(crate) fn one(
     let given = given.or(request.request_id.as_deref());
     // An answer for all has nobody's name.
     let given = given.filter(|_| !stub.streaming.renders_once);
-    match request.output_mode {
-        Some(_) => stub.dialect.generate_id(context.random.u64(..), given),
-        None => {
-            let random = || context.random.u64(..);
-            stub.dialect.response_id(request.endpoint, random, given)
-        }
+    if request.output_mode.is_some() {
+        return stub.dialect.generate_id(context.random.u64(..), given);
     }
+    let random = || context.random.u64(..);
+    stub.dialect.response_id(request.endpoint, random, given)
 }

@@ -9,7 +9,7 @@ use wire::request::Endpoint;
 use wire::usage::Usage;
 
 use super::track::Track;
-use super::{Kind, Plan, Remains, Step, Taking, index, retell, total_usage};
+use super::{Kind, Plan, Remains, Step, Taking, index, retell};
 use crate::script::CutKind;
 
 /// What an event writes.
@@ -34,11 +34,11 @@ pub(crate) struct Event {
 /// usage, `[DONE]`. An engine that gives up has an error there in place of what is left.
 #[derive(Debug)]
 pub(crate) struct Events {
-    plan: Plan,
+    pub(super) plan: Plan,
     /// Of the longest choice.
     steps: usize,
-    tracks: Vec<Track>,
-    stage: Stage,
+    pub(super) tracks: Vec<Track>,
+    pub(super) stage: Stage,
     /// When the stream last said something.
     last: Duration,
     /// An event that waits behind signs of life.
@@ -50,7 +50,7 @@ pub(crate) struct Events {
     /// Room for the chunks of a step.
     chunks: Vec<(Choice<'static>, Kind)>,
     /// Choices in the order of their ends, where these are told behind all text.
-    ended: Vec<usize>,
+    pub(super) ended: Vec<usize>,
     /// The choices as they were at first, where they may be given up.
     origin: Option<Vec<Track>>,
     /// Events that were taken, signs of life not counted.
@@ -68,13 +68,12 @@ struct PlainText {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+pub(super) enum Stage {
     Role(usize),
     Echo(usize),
     Text { step: usize, track: usize },
     Error { step: usize, fault: CutKind },
     Finish { step: usize, number: usize },
-    Extension { step: usize },
     Usage { step: usize },
     Done { step: usize },
     Over,
@@ -219,7 +218,7 @@ impl Events {
     }
 
     /// An event behind all text so far.
-    fn event(&self, step: usize, kind: Kind, payload: Payload) -> Event {
+    pub(super) fn event(&self, step: usize, kind: Kind, payload: Payload) -> Event {
         let tokens = self.tracks.iter().map(|track| track.tokens).max();
         Event {
             due: self.plan.due(step, tokens.unwrap_or(0)),
@@ -325,54 +324,6 @@ impl Events {
         event
     }
 
-    /// The end of the choice that is number so and so to end.
-    fn finish(&mut self, step: usize, number: usize) -> Event {
-        let track = &mut self.tracks[self.ended[number]];
-        let tokens = std::mem::take(&mut track.untold);
-        let finish = track.voice.finish(&track.said.finish);
-        let own = index(self.ended[number]);
-        let chunk = Chunk {
-            choices: vec![Choice {
-                finish: Some(finish),
-                index: own,
-                ..Choice::default()
-            }],
-            origin: self.last_to_end(),
-            ..Chunk::default()
-        };
-        let event = self.event(step, Kind::Finish, Payload::Chunk(chunk.into()));
-        Event {
-            index: Some(own),
-            tokens,
-            ..event
-        }
-    }
-
-    /// The choice whose id the chunks behind all text have.
-    fn last_to_end(&self) -> u32 {
-        let steps = |track: &Track| track.said.outputs.len();
-        let tracks = self.tracks.iter().enumerate();
-        let last = tracks.max_by_key(|(_, track)| steps(track));
-        last.map_or(0, |(number, _)| index(number))
-    }
-
-    fn error(&self, step: usize, fault: CutKind) -> Event {
-        let chunk = Chunk {
-            error: Some(fault.message(self.plan.dead).into()),
-            ..Chunk::default()
-        };
-        self.event(step, Kind::Error, Payload::Chunk(chunk.into()))
-    }
-
-    fn usage(&self, step: usize) -> Event {
-        let chunk = Chunk {
-            usage: Some(total_usage(&self.plan, &self.tracks)),
-            origin: self.last_to_end(),
-            ..Chunk::default()
-        };
-        self.event(step, Kind::Usage, Payload::Chunk(chunk.into()))
-    }
-
     /// The next event, whatever the silence before it.
     fn advance(&mut self) -> Option<Event> {
         loop {
@@ -409,40 +360,7 @@ impl Events {
                     self.stage = Stage::Text { step, track: 0 };
                 }
                 Stage::Text { step, .. } => self.stage = Stage::Finish { step, number: 0 },
-                Stage::Finish { step, number } if number < self.ended.len() => {
-                    self.stage = Stage::Finish {
-                        step,
-                        number: number + 1,
-                    };
-                    return Some(self.finish(step, number));
-                }
-                Stage::Finish { step, .. } => self.stage = Stage::Extension { step },
-                Stage::Extension { step } => {
-                    self.stage = Stage::Usage { step };
-                    if let Some(extension) = self.extension.take() {
-                        let chunk = Chunk {
-                            extension: Some(extension),
-                            origin: self.last_to_end(),
-                            ..Chunk::default()
-                        };
-                        return Some(self.event(step, Kind::Usage, Payload::Chunk(chunk.into())));
-                    }
-                }
-                Stage::Error { step, fault } => {
-                    self.stage = Stage::Done { step };
-                    return Some(self.error(step, fault));
-                }
-                Stage::Usage { step } => {
-                    self.stage = Stage::Done { step };
-                    if self.plan.usage.is_told_at_end() {
-                        return Some(self.usage(step));
-                    }
-                }
-                Stage::Done { step } => {
-                    self.stage = Stage::Over;
-                    return Some(self.event(step, Kind::Done, Payload::Done));
-                }
-                Stage::Over => return None,
+                _ => return self.behind_texts(),
             }
         }
     }
