@@ -91,7 +91,9 @@ impl SglangArgs {
         );
         let mut common = self.common.clone();
         if env("SGLANG_RUST_SERVER").as_deref() == Some("1") {
-            common.profile.get_or_insert("sglang-0.5.23-rust".into());
+            common
+                .profile
+                .get_or_insert_with(|| "sglang-0.5.23-rust".into());
         }
         let mut dialect = common.dialect("sglang")?;
         if self.http == HttpParser::Httptools {
@@ -136,7 +138,7 @@ impl SglangArgs {
         streaming.stream_interval = self.stream_interval;
         streaming.tells_stages = self.enable_metrics;
         streaming.without_text = self.skip_tokenizer_init;
-        stub.engine.prefix_cache = (!self.disable_radix_cache).then(|| PrefixCache::radix());
+        stub.engine.prefix_cache = (!self.disable_radix_cache).then(PrefixCache::radix);
         stub.front = Front {
             allowed_origins: stub.dialect.allowed_origins(),
             api_keys: self.api_key.into_iter().collect(),
