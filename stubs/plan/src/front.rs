@@ -1,5 +1,7 @@
 //! What stands before the routes: keys, origins, request ids, a path prefix.
 
+use std::time::Duration;
+
 use wire::dialect::Manner;
 
 use crate::reply::Reply;
@@ -18,6 +20,8 @@ pub struct Front {
     pub api_keys: Vec<String>,
     /// `VLLM_SERVER_DEV_MODE`
     pub dev_mode: bool,
+    /// How long SGLang takes to see whether it is well.
+    pub health_takes: Duration,
     /// `--enable-request-id-headers`
     pub request_id_headers: bool,
     /// `--root-path`

@@ -17,7 +17,7 @@ pub(crate) trait Layout: fmt::Debug + Send {
     /// The events before the answer.
     fn start(&mut self, events: &mut Queue);
 
-    /// The events of a step of the engine.
+    /// The events of a step of the engine; the last one's choice says how it ends.
     fn moment(&mut self, choice: Choice<'static>, events: &mut Queue);
 
     /// The events behind the answer.
@@ -169,9 +169,9 @@ impl Moments {
         events.due = self.plan.due(step, tokens);
         events.untold += output.tokens;
         let end = &mut self.finish;
-        self.track.chunks(step, &self.plan, |mut choice, _| {
-            if let Some(finish) = choice.finish.take() {
-                *end = finish;
+        self.track.chunks(step, &self.plan, |choice, _| {
+            if let Some(finish) = &choice.finish {
+                end.clone_from(finish);
             }
             layout.moment(choice, events);
         });

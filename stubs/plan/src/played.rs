@@ -51,6 +51,11 @@ impl<'a> Played<'a> {
         })
     }
 
+    /// When the last token is there.
+    pub(crate) fn due(&self) -> Duration {
+        timeline::whole_due(&self.answer.plan, &self.answer.tracks)
+    }
+
     pub(crate) fn random(&mut self) -> &mut fastrand::Rng {
         self.answer.random
     }
@@ -67,7 +72,7 @@ impl<'a> Played<'a> {
 
     /// The answer as one choice, and when it is due.
     pub(crate) fn whole(&mut self) -> (Choice<'static>, Duration) {
-        let due = timeline::whole_due(&self.answer.plan, &self.answer.tracks);
+        let due = self.due();
         let track = self.answer.tracks.remove(0);
         (self.answer.whole_choice(0, track), due)
     }

@@ -98,7 +98,7 @@ pub struct Facts {
 
 impl Reply {
     /// A JSON answer that is due at once.
-    pub(crate) fn json(status: u16, bytes: Vec<u8>) -> Self {
+    pub fn json(status: u16, bytes: Vec<u8>) -> Self {
         Self {
             status,
             headers: Headers::default(),

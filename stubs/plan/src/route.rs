@@ -72,7 +72,7 @@ pub(crate) fn reply(
         Route::Completions => answer::reply(stub, Endpoint::Completions, call, context),
         Route::CountTokens => messages::count_tokens(stub, call),
         Route::Detokenize => detokenize(stub, call),
-        Route::Echo | Route::Metrics | Route::MetricsBelow => return Err(route),
+        Route::Echo | Route::Loads | Route::Metrics | Route::MetricsBelow => return Err(route),
         Route::Generate => {
             scale_out::check_on(stub).and_then(|()| answer::generate(stub, call, context))
         }
@@ -104,7 +104,7 @@ pub(crate) fn reply(
         Route::Version => Ok(json(&Version {
             version: stub.dialect.version(),
         })),
-        lesser => lesser::reply(lesser, stub, call),
+        lesser => lesser::reply(lesser, stub, call, context),
     };
     Ok(reply.unwrap_or_else(|failure| {
         let mut reply = Reply::refusal(stub.dialect, route.endpoint(), &failure);
@@ -128,7 +128,7 @@ fn server_info(stub: &Stub) -> Reply {
     }}))
 }
 
-fn json(value: &impl Serialize) -> Reply {
+pub(crate) fn json(value: &impl Serialize) -> Reply {
     let bytes = serde_json::to_vec(value).expect("strings and numbers encode");
     Reply::json(200, bytes)
 }

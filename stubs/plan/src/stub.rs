@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use vocab::Tokenizer;
+use wire::dialect::sglang::info::Info;
 use wire::dialect::{Dialect, Patterns};
 use wire::failure::Failure;
 use wire::http1::RequestHead;
@@ -36,6 +37,8 @@ pub struct Stub {
     pub fingerprint: Option<Arc<str>>,
     /// What stands before the routes.
     pub front: Front,
+    /// What SGLang's server tells of itself.
+    pub info: Info,
     /// Served names, the first being the one that answers carry.
     pub names: Vec<Arc<str>>,
     /// What is found in the text.
@@ -212,6 +215,7 @@ impl Stub {
             },
             fingerprint: dialect.fingerprint(),
             front: Front::default(),
+            info: Info::default(),
             names: vec!["echo".into()],
             parsers: Parsers::default(),
             patterns: Arc::default(),

@@ -122,7 +122,7 @@ impl Route {
         match self {
             Self::Chat => Some(Endpoint::Chat),
             Self::Completions => Some(Endpoint::Completions),
-            Self::Encode | Self::Native => Some(Endpoint::Generate),
+            Self::Encode | Self::Native | Self::VertexGenerate => Some(Endpoint::Generate),
             _ => None,
         }
     }
@@ -133,7 +133,7 @@ impl Route {
 pub struct Entry {
     /// Its methods, as a refusal of others lists them.
     pub methods: &'static [&'static str],
-    /// The path; a last part in braces is any name.
+    /// The path; a last part in braces is any name, or with `:path` whatever follows.
     pub path: &'static str,
     /// What it is for.
     pub route: Route,
@@ -163,7 +163,8 @@ impl Entry {
             .strip_suffix('}')
             .and_then(|known| known.split_once('{'));
         let part = named.and_then(|(before, _)| path.strip_prefix(before));
-        part.is_some_and(|part| !part.is_empty() && !part.contains('/'))
+        let takes_all = self.path.ends_with(":path}");
+        part.is_some_and(|part| takes_all || !part.is_empty() && !part.contains('/'))
     }
 }
 

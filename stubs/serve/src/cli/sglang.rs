@@ -8,12 +8,16 @@ use clap::Args;
 use plan::stub::{Parsers, Stub};
 use plan::under_way::{Limits, UnderWay};
 use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
+use serde_json::Value;
+use wire::dialect::sglang::info::Info;
 
 use super::ignored::{Ignored, OfSglang};
 use super::{Checked, Common, Env};
 
 /// The context where neither a flag nor the model's folder tells one.
 const DEFAULT_CONTEXT: u64 = 131_072;
+/// How long it takes to see whether the server is well.
+const HEALTH_TAKES: Duration = Duration::from_secs(1);
 /// How long uvicorn keeps an idle connection.
 const UVICORN_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
@@ -105,11 +109,54 @@ impl SglangArgs {
                 anyhow!("SGLANG_TIMEOUT_KEEP_ALIVE={seconds} is no number of seconds")
             })?,
         };
-        let in_folder = common.tokenizer.as_deref().and_then(context_of);
+        let config = common.tokenizer.as_deref().and_then(config_of);
+        let in_folder = config.as_ref().and_then(context_of);
         let context = self.context_length.or(in_folder).unwrap_or(DEFAULT_CONTEXT);
         let mut checked = common.checked(dialect, "model", Some(context), Some(keep_alive))?;
+        checked.stub.info = self.info(&checked, config.as_ref());
         self.apply(&mut checked.stub)?;
         Ok(checked)
+    }
+
+    /// What the server tells of itself.
+    fn info(&self, checked: &Checked, config: Option<&Value>) -> Info {
+        let told = |name: &str| config.and_then(|config| config.get(name)).cloned();
+        let (stub, address) = (&checked.stub, checked.config.address);
+        let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+        let number = |number: Option<u64>| number.map_or(Value::Null, Value::from);
+        let root = stub.root.as_str();
+        Info {
+            architectures: told("architectures")
+                .and_then(|names| serde_json::from_value(names).ok()),
+            arguments: vec![
+                ("model_path", root.into()),
+                ("tokenizer_path", root.into()),
+                ("served_model_name", (*stub.names[0]).into()),
+                ("host", address.ip().to_string().into()),
+                ("port", address.port().into()),
+                ("context_length", number(self.context_length)),
+                ("reasoning_parser", text(&self.reasoning_parser)),
+                ("tool_call_parser", text(&self.tool_call_parser)),
+                ("api_key", text(&self.api_key)),
+                (
+                    "incremental_streaming_output",
+                    self.incremental_streaming_output.into(),
+                ),
+                ("stream_interval", self.stream_interval.into()),
+                (
+                    "stream_response_default_include_usage",
+                    self.stream_response_default_include_usage.into(),
+                ),
+                ("enable_cache_report", self.enable_cache_report.into()),
+                ("enable_metrics", self.enable_metrics.into()),
+                ("disable_radix_cache", self.disable_radix_cache.into()),
+                ("skip_tokenizer_init", self.skip_tokenizer_init.into()),
+                ("max_running_requests", number(self.max_running_requests)),
+                ("max_queued_requests", number(self.max_queued_requests)),
+            ],
+            launch_command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            model_type: told("model_type").and_then(|name| name.as_str().map(str::to_owned)),
+        }
     }
 
     fn apply(self, stub: &mut Stub) -> anyhow::Result<()> {
@@ -142,6 +189,11 @@ impl SglangArgs {
         stub.front = Front {
             allowed_origins: stub.dialect.allowed_origins(),
             api_keys: self.api_key.into_iter().collect(),
+            health_takes: if self.fast_health {
+                Duration::ZERO
+            } else {
+                HEALTH_TAKES
+            },
             serves_info: true,
             serves_metrics: self.enable_metrics,
             ..Front::default()
@@ -160,9 +212,13 @@ fn tools(name: &str) -> anyhow::Result<ToolParser> {
     ToolParser::sglang(name).context("--tool-call-parser")
 }
 
-/// The context that a model's folder tells of.
-fn context_of(folder: &str) -> Option<u64> {
+/// What a model's folder says of it.
+fn config_of(folder: &str) -> Option<Value> {
     let config = std::fs::read(Path::new(folder).join("config.json")).ok()?;
-    let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
+    serde_json::from_slice(&config).ok()
+}
+
+/// The context that a model's configuration tells of.
+fn context_of(config: &Value) -> Option<u64> {
     config.get("max_position_embeddings")?.as_u64()
 }

@@ -160,6 +160,7 @@ impl VllmArgs {
             },
             api_keys: self.api_key,
             dev_mode: env("VLLM_SERVER_DEV_MODE").as_deref() == Some("1"),
+            health_takes: Duration::ZERO,
             request_id_headers: self.enable_request_id_headers,
             root_path: self.root_path.trim_end_matches('/').to_owned(),
             serves_echo: false,

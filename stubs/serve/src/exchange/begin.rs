@@ -204,6 +204,12 @@ fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
             let head = Reply::head_alone(Content::Untold);
             (head, Some(metrics::BELOW_CONTENT_TYPE))
         }
+        Route::Loads => {
+            let (seconds, _) = worker.date(arrived.received);
+            let now = Duration::new(seconds, shared.nanos(arrived.received));
+            let loads = shared.metrics.loads(&worker.stub, now);
+            (Reply::json(200, loads), None)
+        }
         Route::MetricsBelow => {
             let page = Reply::one_chunk(page().as_bytes());
             (page, Some(metrics::BELOW_CONTENT_TYPE))

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plan::stub::Stub;
+use wire::dialect::sglang::info::encode_loads;
 use wire::metrics::{Counter, Distribution, Series, Snapshot};
 
 use crate::cpu::Thread;
@@ -116,6 +117,21 @@ impl Metrics {
     }
 
     fn encode_counted(&self, stub: &Stub, created: f64, page: &mut String) {
+        self.with_snapshot(stub, created, |snapshot| {
+            stub.dialect.encode_metrics(snapshot, page);
+        });
+    }
+
+    /// The JSON of SGLang's `/v1/loads` at a moment since 1970.
+    pub(crate) fn loads(&self, stub: &Stub, now: Duration) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.with_snapshot(stub, 0.0, |snapshot| {
+            encode_loads(stub.dialect.version(), snapshot, now, &mut out);
+        });
+        out
+    }
+
+    fn with_snapshot(&self, stub: &Stub, created: f64, told: impl FnOnce(&Snapshot<'_>)) {
         let workers = self.workers.lock().expect("nobody panics with the lock");
         let counters: Vec<&Counters> = workers.iter().map(|(_, counters)| &**counters).collect();
         let handled = counters::handled(&counters, stub.dialect.manner().routes);
@@ -132,7 +148,7 @@ impl Metrics {
         for counters in counters {
             counters.add_to(&mut snapshot);
         }
-        stub.dialect.encode_metrics(&snapshot, page);
+        told(&snapshot);
     }
 }
 

@@ -70,7 +70,14 @@ const VLLM_CPU_ENGINE: Corpus = Corpus {
 const SGLANG: Corpus = Corpus {
     folder: "sglang-0.5.23",
     has: |configuration| !is_rust(configuration),
-    words: &["sglang", "--workers", "1", "--profile", "sglang-0.5.23"],
+    words: &[
+        "sglang",
+        "--workers",
+        "1",
+        "--profile",
+        "sglang-0.5.23",
+        "--fast-health",
+    ],
     more_words: &[("httptools", &["--http", "httptools"])],
     tokenizer: "wire/sglang-0.5.23/stub-model",
     rules: Rules::SGLANG,

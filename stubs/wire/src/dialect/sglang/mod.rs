@@ -1,10 +1,13 @@
 //! SGLang's server: its own `/generate` and its `OpenAI` routes.
 
+pub mod bodies;
 pub(super) mod chunk;
 mod completion;
+pub mod info;
 mod logprobs;
 pub(super) mod messages_request;
 pub(super) mod models;
+pub mod moment;
 pub(super) mod native;
 pub(super) mod refusal;
 pub(super) mod request;
@@ -16,6 +19,7 @@ mod usage;
 pub(super) mod whole;
 
 pub use native::{Told, ToldChoice};
+pub use usage::FullUsage;
 
 use crate::dialect::manner::{
     Finishes, Holds, Keyed, Manner, Messages, Probabilities, Responses, Roles, Voices,

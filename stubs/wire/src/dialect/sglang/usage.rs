@@ -6,7 +6,7 @@ use crate::usage::Usage;
 
 /// `usage` with all of its keys.
 #[derive(Serialize)]
-pub(super) struct FullUsage {
+pub struct FullUsage {
     prompt_tokens: u64,
     total_tokens: u64,
     completion_tokens: u64,
