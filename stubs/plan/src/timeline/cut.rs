@@ -9,6 +9,8 @@ use wire::usage::{CachedTokens, Usage};
 
 use super::track::Track;
 use super::{Plan, index, total_usage};
+use crate::generate::Said;
+use crate::pace::Pace;
 
 /// What is left of an answer that was given up, or some of its choices.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +67,11 @@ pub(crate) fn silence(
 ) -> Option<Remains> {
     plan.cache = plan.cache.map(|_| CachedTokens::default());
     plan.echo = None;
-    plan.latest = now;
+    plan.pace = Pace::Steady {
+        ttft: now,
+        itl: Duration::ZERO,
+    };
+    plan.pauses.clear();
     plan.prompt_tokens = 0;
     for track in tracks.iter_mut() {
         track.silence(finish.clone());
@@ -122,7 +128,7 @@ impl Track {
 
     /// Says nothing, having never run.
     pub(crate) fn silence(&mut self, finish: Finish<'static>) {
-        let said = crate::generate::Said::nothing(finish);
+        let said = Said::nothing(finish);
         let mut silent = Self::new(said, self.voice.clone());
         silent.has_run = false;
         *self = silent;
