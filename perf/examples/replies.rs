@@ -60,7 +60,6 @@ fn reply(
         content: reply.content(),
         date: "Tue, 14 Nov 2023 22:13:20 GMT",
         headers: &reply.headers,
-        is_unframed: false,
         status: reply.status,
     };
     scenario.stub.dialect.write_head(&head, out);
