@@ -72,9 +72,8 @@ fn said(events: &[&str], choice: u64) -> (String, Option<String>) {
         if event.get("meta_info").is_some() {
             if event.get("index").is_none_or(|index| index == choice) {
                 event["text"].as_str().unwrap().clone_into(&mut text);
-                finish = finish.or(event["meta_info"]["finish_reason"]["type"]
-                    .as_str()
-                    .map(Into::into));
+                let kind = &event["meta_info"]["finish_reason"]["type"];
+                finish = finish.or_else(|| kind.as_str().map(Into::into));
             }
             continue;
         }
@@ -87,7 +86,7 @@ fn said(events: &[&str], choice: u64) -> (String, Option<String>) {
             ] {
                 text.push_str(added.as_str().unwrap_or_default());
             }
-            finish = finish.or(own["finish_reason"].as_str().map(Into::into));
+            finish = finish.or_else(|| own["finish_reason"].as_str().map(Into::into));
         }
     }
     (text, finish)

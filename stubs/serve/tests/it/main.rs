@@ -7,4 +7,5 @@ mod http; // echo, framing, limits
 mod metrics; // the metrics page against the truth file
 mod replay; // recorded folders, played
 mod support; // a server in this process and a client that looks at every byte
+mod turns; // requests that wait for others or are given up by them
 mod waits; // the tests that wait for real
