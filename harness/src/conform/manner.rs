@@ -83,6 +83,7 @@ static SGLANG: Manner = Manner {
 };
 
 static SGLANG_RUST: Manner = Manner {
+    rules: Rules::SGLANG_RUST,
     has: |configuration| configuration.starts_with(RUST),
     configuration: RUST,
     models: "rust-server/route-v1-models",

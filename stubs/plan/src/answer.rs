@@ -5,17 +5,15 @@ pub(crate) mod ids;
 mod kept;
 mod plain;
 mod play;
+mod refused;
 mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::chunk::Chunk;
-use wire::dialect::{Encoder, Envelope, Meta};
+use wire::dialect::{Envelope, Meta};
 use wire::failure::Failure;
 use wire::request::{Endpoint, Request, UsagePolicy};
-use wire::sse;
-use wire::usage::Usage;
 
 use crate::check;
 use crate::front::Front;
@@ -23,8 +21,8 @@ use crate::pace::Pace;
 use crate::prompt::Counted;
 use crate::reply::{Body, Facts, Rendered, Reply};
 use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
-use crate::timeline::{Kind, Plan, Track};
-use crate::under_way::{self, Refused, Ticket, Turn};
+use crate::timeline::{Plan, Track};
+use crate::under_way::{self, Ticket, Turn};
 
 pub(crate) use kept::Kept;
 use plain::Quick;
@@ -59,14 +57,32 @@ fn reply_to(
     call: &Call<'_>,
     context: &mut Context,
 ) -> Result<Reply, Failure> {
-    let (endpoint, is_generate) = (request.endpoint, request.output_mode.is_some());
+    let dialect = stub.dialect;
+    let is_typed = dialect.is_typed(request, stub.parsers.tools.is_some());
     let prompt = match check::check(stub, request) {
         Ok(prompt) => prompt,
-        Err(failure) => return refused(stub, request, failure),
+        Err(failure) => return refused::reply(stub, request, is_typed, failure, context),
     };
+    let mut reply = answered(stub, request, &prompt, call, context)?;
+    if request.stream {
+        dialect.dress_stream(request.endpoint, is_typed, &mut reply.headers);
+    } else if request.output_mode.is_none() {
+        reply.headers.first.extend(Front::load_metrics(call));
+    }
+    Ok(reply)
+}
+
+/// The answer to a request that is not refused.
+fn answered(
+    stub: &Stub,
+    request: &Request<'_>,
+    prompt: &Counted<'_>,
+    call: &Call<'_>,
+    context: &mut Context,
+) -> Result<Reply, Failure> {
     let policy = usage_policy(stub, request);
     let key = RenderKey {
-        endpoint,
+        endpoint: request.endpoint,
         prompt_tokens: prompt.tokens,
         stream: request.stream,
         usage: policy,
@@ -81,39 +97,37 @@ fn reply_to(
         ..facts
     };
     // What shows of a request beside its key is answered by itself.
-    let is_usual = is_usual(request, &prompt);
+    let is_usual = is_usual(request, prompt);
     // What is rendered is sent at once.
     let is_burst = stub.engine.pace == Pace::Burst;
     let renders_once = stub.streaming.renders_once && is_burst && is_usual;
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
         return Ok(Reply::rendered(rendered, facts(known.clone())));
     }
-    let envelope = envelope(stub, request, &prompt, call, context, policy);
-    let may_be_plain = is_usual && plain::may_be(stub, request, policy);
+    let envelope = envelope(stub, request, prompt, call, context, policy);
+    let is_typed_chat = envelope.is_typed && request.endpoint == Endpoint::Chat;
+    let may_be_plain = is_usual && !is_typed_chat && plain::may_be(stub, request, policy);
     let script = may_be_plain.then(|| play::script(stub, request, &prompt[0].text));
     let script = script.as_deref();
-    let quick = script.and_then(|script| Quick::new(stub, request, &prompt, script, &envelope));
+    let quick = script.and_then(|script| Quick::new(stub, request, prompt, script, &envelope));
     let ticket = match under_way::enter(stub, &envelope, quick.is_some()) {
         Ok(ticket) => ticket,
-        Err(why) => return not_let_in(stub, request, &prompt, envelope, &why),
+        Err(why) => return refused::not_let_in(stub, request, prompt, envelope, &why),
     };
     let named = ticket.as_deref().filter(|ticket| ticket.has_names());
     let turn = named.map(Ticket::turn);
     let quick = quick.filter(|_| turn != Some(Turn::Waiting));
     let mut reply = if let Some(quick) = quick {
-        quick.take_up(stub, &prompt);
-        quick.reply(stub, request, &prompt, envelope)
+        quick.take_up(stub, prompt);
+        quick.reply(stub, request, prompt, envelope)
     } else {
-        let mut answer = Answer::new(stub, request, &prompt, envelope, &mut context.random);
+        let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.turn = turn;
         answer.play()?;
         answer.reply()
     };
     if renders_once {
         reply = rendered_once(reply, key, context);
-    }
-    if !request.stream && !is_generate {
-        reply.headers.first.extend(Front::load_metrics(call));
     }
     reply.facts = facts(std::mem::take(&mut reply.facts));
     reply.ticket = ticket;
@@ -128,64 +142,6 @@ fn rendered_once(reply: Reply, key: RenderKey, context: &mut Context) -> Reply {
         context.rendered.insert(key, entry);
     }
     Reply::rendered(&rendered, known)
-}
-
-/// The answer to a request that the server refuses, which may be a stream that says so.
-fn refused(stub: &Stub, request: &Request<'_>, failure: Failure) -> Result<Reply, Failure> {
-    let mut event = Vec::new();
-    let (dialect, endpoint) = (stub.dialect, request.endpoint);
-    if !(request.stream && dialect.encode_failure_event(endpoint, &failure, &mut event)) {
-        return Err(failure);
-    }
-    Ok(Reply::events(&[
-        (Kind::Error, &event),
-        (Kind::Done, sse::DONE),
-    ]))
-}
-
-/// The answer to a request that is not let in.
-fn not_let_in(
-    stub: &Stub,
-    request: &Request<'_>,
-    prompt: &Counted<'_>,
-    envelope: Envelope,
-    why: &Refused,
-) -> Result<Reply, Failure> {
-    let dialect = stub.dialect;
-    let failure = why.failure(dialect);
-    if *why != Refused::Full {
-        return refused(stub, request, failure);
-    }
-    if !request.stream {
-        return Err(failure);
-    }
-    if request.endpoint == Endpoint::Generate {
-        let mut random = fastrand::Rng::with_seed(0);
-        let answer = Answer::new(stub, request, prompt, envelope, &mut random);
-        return Ok(answer.unstarted());
-    }
-    let usage = request.endpoint == Endpoint::Chat && envelope.usage.is_told_at_end();
-    let patterns = Arc::clone(&stub.patterns);
-    let mut encoder = Encoder::new(dialect, envelope, patterns);
-    let mut event = |chunk: &Chunk<'_>| {
-        let mut out = Vec::new();
-        encoder.event(chunk, &mut out);
-        out
-    };
-    let error = event(&Chunk {
-        error: Some(failure.message().into()),
-        ..Chunk::default()
-    });
-    let usage = usage.then(|| {
-        event(&Chunk {
-            usage: Some(Usage::new(0, 0)),
-            ..Chunk::default()
-        })
-    });
-    let mut events = vec![(Kind::Error, &*error)];
-    events.extend(usage.as_deref().map(|usage| (Kind::Usage, usage)));
-    events.push((Kind::Done, sse::DONE));
-    Ok(Reply::events(&events))
 }
 
 /// Which chunks of the answer carry usage.
@@ -232,9 +188,16 @@ fn envelope(
     context: &mut Context,
     usage: UsagePolicy,
 ) -> Envelope {
-    let (id, further_ids) = ids::ids(stub, request, prompt.count(), call, context);
+    let is_typed = stub.dialect.is_typed(request, stub.parsers.tools.is_some());
+    let (id, further_ids) = if is_typed {
+        let id = ids::typed(stub, request.endpoint, context);
+        (id, Vec::new())
+    } else {
+        ids::ids(stub, request, prompt.count(), call, context)
+    };
     Envelope {
         further_ids,
+        is_typed,
         meta: meta(stub, request, prompt, context),
         created: context.created,
         fingerprint: stub.fingerprint.clone(),

@@ -57,7 +57,7 @@ impl Front {
 
     /// The answer to a call that does not reach a route.
     pub(crate) fn refuses(&self, manner: &Manner, call: &Call<'_>) -> Option<Reply> {
-        if call.head.method == "OPTIONS" {
+        if call.head.method == "OPTIONS" && manner.knows_origins {
             return self.preflight(manner, call);
         }
         if self.api_keys.is_empty() {
@@ -138,6 +138,7 @@ impl Front {
         let headers = &mut reply.headers;
         if let Some(origin) = call.head.header("origin")
             && !headers.without_vary
+            && manner.knows_origins
             && self.allows(origin)
         {
             if manner.allows_credentials {

@@ -90,8 +90,7 @@ pub(crate) fn counted<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Count
         Prompt::Ids(ids) => {
             let mut all = ids.iter().flatten();
             if let Some(unknown) = all.find(|id| !vocab.contains(**id)) {
-                let message = format!("Token id {unknown} is out of vocabulary");
-                return Err(Failure::bad_request(message, None));
+                return Err(stub.dialect.unknown_id(*unknown, vocab.size()));
             }
             given_ids = Some(&ids[..]);
             let decoded = |ids: &Vec<u32>| one(vocab.decode(ids).into(), ids.len());

@@ -10,7 +10,7 @@ use wire::request::Endpoint;
 use wire::route::{self, Route};
 
 use crate::front::Front;
-use crate::reply::Reply;
+use crate::reply::{Body, Reply};
 use crate::stub::{Call, Context, Stub};
 use crate::{answer, invocations, lesser, messages, prompt, responses, scale_out};
 
@@ -27,6 +27,12 @@ pub(crate) fn find(stub: &Stub, call: &Call<'_>) -> Result<Route, Box<Reply>> {
     match found(path, head.method) {
         Ok(Route::Metrics) if head.method == "HEAD" => return Ok(Route::MetricsBelow),
         Ok(route) => return Ok(route),
+        Err(Some(methods)) if manner.bare_refusals => {
+            let mut reply = Reply::empty(405);
+            reply.headers.first.push(("allow", methods.join(",")));
+            return Err(reply.into());
+        }
+        Err(None) if manner.bare_refusals => return Err(bare(404, head.method).into()),
         Err(Some(methods)) => {
             let mut reply = detail(405, "Method Not Allowed");
             reply.headers.first.push(("allow", methods.join(", ")));
@@ -46,6 +52,15 @@ pub(crate) fn find(stub: &Stub, call: &Call<'_>) -> Result<Route, Box<Reply>> {
     let location = format!("http://{host}{}{path}{query}", stub.front.root_path);
     reply.headers.middle.push(("location", location));
     Err(reply.into())
+}
+
+/// An answer of nothing, whose length an answer to `HEAD` does not tell.
+fn bare(status: u16, method: &str) -> Reply {
+    let mut reply = Reply::empty(status);
+    if method == "HEAD" {
+        reply.body = Body::HeadAlone(Content::Untold);
+    }
+    reply
 }
 
 /// Whether the stub was started with what a route needs.

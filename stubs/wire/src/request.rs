@@ -500,10 +500,15 @@ fn ids(value: &Json<'_>) -> Vec<u32> {
     let Json::Array(items) = value else {
         return Vec::new();
     };
+    // What is below zero is beyond every vocabulary, and is told as it came by servers of signed ids.
+    let signed = |id| i32::try_from(id).map(i32::cast_unsigned);
     let id = |item| {
-        schema::int(item)
-            .ok()
-            .map(|id| u32::try_from(id).unwrap_or(u32::MAX))
+        let id = schema::int(item).ok()?;
+        Some(
+            u32::try_from(id)
+                .or_else(|_| signed(id))
+                .unwrap_or(u32::MAX),
+        )
     };
     items.iter().filter_map(id).collect()
 }

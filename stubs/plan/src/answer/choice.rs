@@ -67,7 +67,7 @@ impl Answer<'_> {
         let (rule, least) = match manner.probabilities {
             Probabilities::Logits => (
                 Rule::Sglang {
-                    latin: is_completion,
+                    latin: is_completion && manner.latin_names,
                 },
                 0,
             ),
@@ -123,7 +123,7 @@ impl Answer<'_> {
             stream_reasoning: wishes.is_none_or(|wishes| wishes.stream_reasoning),
             thinks: self.thinks(),
             tools,
-            whole_calls: false,
+            whole_calls: self.plan.manner.whole_calls,
             seed,
         })
     }

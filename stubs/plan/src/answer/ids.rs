@@ -1,6 +1,6 @@
 //! Names of answers: the server's own, or the client's.
 
-use wire::request::{Names, Request};
+use wire::request::{Endpoint, Names, Request};
 
 use crate::stub::{Call, Context, Stub};
 
@@ -33,6 +33,11 @@ pub(crate) fn ids(
     });
     let first = all.next().unwrap_or_default();
     (first, all.collect())
+}
+
+/// The one id of a typed answer.
+pub(super) fn typed(stub: &Stub, endpoint: Endpoint, context: &mut Context) -> String {
+    stub.dialect.typed_id(endpoint, || context.random.u64(..))
 }
 
 /// The one id, with the client's own name for the request if there is one.

@@ -33,7 +33,7 @@ impl<'a> Answer<'a> {
         mut envelope: Envelope,
         random: &'a mut fastrand::Rng,
     ) -> Self {
-        let manner = stub.dialect.manner();
+        let manner = stub.dialect.answer_manner(envelope.is_typed);
         let wishes = request.wishes.as_deref();
         let needs_ids = request.return_token_ids
             || wishes.is_some_and(|wishes| {
@@ -124,8 +124,13 @@ impl<'a> Answer<'a> {
         let logprobs = self.wishes().and_then(|wishes| wishes.logprobs.as_ref());
         let start = logprobs.and_then(|asked| usize::try_from(asked.start).ok());
         let most = start.unwrap_or(usize::MAX);
-        let mut all = cache.batch(ids, most);
         let manner = self.plan.manner;
+        let mut all = if manner.computes_in_turn {
+            let one = |ids| cache.batch(std::slice::from_ref(ids), most);
+            ids.iter().flat_map(one).collect()
+        } else {
+            cache.batch(ids, most)
+        };
         if manner.tells_choices && self.request.sampling.choices() > 1 {
             // Several answers to a prompt are preceded by none, which fills the cache.
             all = cache.batch(ids, most);

@@ -255,7 +255,7 @@ impl Events {
     fn role(&self, track: usize) -> Event {
         let delta = Delta {
             role: Some(self.plan.role.clone()),
-            content: Some("".into()),
+            content: (!self.plan.manner.bare_roles).then(|| "".into()),
             ..Delta::default()
         };
         self.early(track, Kind::Role, delta)

@@ -58,6 +58,8 @@ pub(crate) struct Track {
     pub(crate) prompt_ids: Option<Arc<[u32]>>,
     /// Logprobs of a step without text are told all the same, in a chunk of their own.
     pub(crate) told_without_text: bool,
+    /// Probabilities of tokens that made no chunk yet.
+    held: Vec<TokenLogprob>,
     /// It has made a chunk.
     pub(super) has_begun: bool,
     /// Its request had its turn.
@@ -80,6 +82,7 @@ impl Track {
             cached: None,
             prompt_ids: None,
             told_without_text: false,
+            held: Vec::new(),
             has_begun: false,
             has_run: true,
             shown: Output::default(),
@@ -146,6 +149,9 @@ impl Track {
             let is_last = is_last && said.finish.reason != FinishReason::Abort;
             return self.chat_chunks(text, ids, is_last, logprobs, give);
         }
+        if self.voice.reader.is_some() && plan.endpoint == Endpoint::Chat {
+            return self.typed_chunks(text, ids, is_last, logprobs, give);
+        }
         let mut delta = self.voice.feed(text, ids, is_last);
         if delta.is_none() && (plan.returns_token_ids || logprobs.is_some()) {
             delta = Some(Delta::default());
@@ -203,6 +209,38 @@ impl Track {
             let choice = Choice {
                 logprobs: takes(&delta).then(|| logprobs.take()).flatten(),
                 delta,
+                ..Choice::default()
+            };
+            give(choice, kind);
+        }
+    }
+
+    /// The chunks of a typed chat's step: the finish stands in the last, and what was held back has its
+    /// probabilities with it.
+    fn typed_chunks(
+        &mut self,
+        text: &str,
+        ids: &[u32],
+        is_last: bool,
+        logprobs: Option<Vec<TokenLogprob>>,
+        mut give: impl FnMut(Choice<'static>, Kind),
+    ) {
+        if !(is_last && text.is_empty()) {
+            self.held.extend(logprobs.into_iter().flatten());
+        }
+        let mut deltas = self.voice.deltas(text, ids, is_last);
+        if is_last && deltas.is_empty() {
+            deltas.push(Delta::default());
+        }
+        let count = deltas.len();
+        for (number, delta) in deltas.into_iter().enumerate() {
+            let is_end = is_last && number + 1 == count;
+            let kind = if is_end { Kind::Finish } else { kind(&delta) };
+            let held = std::mem::take(&mut self.held);
+            let choice = Choice {
+                delta,
+                finish: is_end.then(|| self.voice.finish(&self.said.finish)),
+                logprobs: (!held.is_empty()).then_some(held),
                 ..Choice::default()
             };
             give(choice, kind);

@@ -103,6 +103,7 @@ const SGLANG_RUST: Corpus = Corpus {
         "sglang-0.5.23-rust",
     ],
     more_words: &[],
+    rules: Rules::SGLANG_RUST,
     native: Some(Native {
         events: 4,
         filled: &[

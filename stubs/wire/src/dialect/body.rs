@@ -36,7 +36,7 @@ pub(crate) fn json<'a>(
     })
 }
 
-fn is_json(content_type: &str) -> bool {
+pub(crate) fn is_json(content_type: &str) -> bool {
     if content_type == "application/json" {
         return true;
     }

@@ -32,6 +32,8 @@ pub struct Envelope {
     pub usage: UsagePolicy,
     /// Ids of the choices behind the first, where each has its own.
     pub further_ids: Vec<String>,
+    /// It is written by types made for `OpenAI`'s API, not by the server's own encoder.
+    pub is_typed: bool,
     /// What goes into `meta_info`, where the answer has it.
     pub meta: Option<Box<Meta>>,
 }
@@ -73,6 +75,7 @@ impl Envelope {
             output_mode: None,
             usage: UsagePolicy::Omit,
             further_ids: Vec::new(),
+            is_typed: false,
             meta: None,
         }
     }

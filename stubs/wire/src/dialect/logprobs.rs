@@ -7,14 +7,14 @@ use crate::chunk::{TokenLogprob, TopLogprob};
 /// The `logprobs` of a completion choice.
 #[derive(serde::Serialize)]
 pub(super) struct TextLogprobs<'a> {
-    text_offset: Vec<i64>,
-    token_logprobs: Vec<Option<f64>>,
-    tokens: Vec<&'a str>,
-    top_logprobs: Vec<Option<TopByToken<'a>>>,
+    pub(super) text_offset: Vec<i64>,
+    pub(super) token_logprobs: Vec<Option<f64>>,
+    pub(super) tokens: Vec<&'a str>,
+    pub(super) top_logprobs: Vec<Option<TopByToken<'a>>>,
 }
 
 /// The likeliest tokens by their texts.
-struct TopByToken<'a>(&'a [TopLogprob]);
+pub(super) struct TopByToken<'a>(&'a [TopLogprob]);
 
 impl Serialize for TopByToken<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -8,6 +8,12 @@ use crate::route::Entry;
 pub struct Manner {
     /// Browsers may send credentials, so an origin is named even if all are allowed.
     pub allows_credentials: bool,
+    /// What is not there is refused without a body, and methods are told without spaces.
+    pub bare_refusals: bool,
+    /// A chat's role comes without content.
+    pub bare_roles: bool,
+    /// Prompts of one request are computed in turn, so that the next finds the last in the cache.
+    pub computes_in_turn: bool,
     /// After an end token that is ignored the model says it again and again.
     pub ends_repeat: bool,
     /// The finish names the end token, whichever it is.
@@ -19,6 +25,10 @@ pub struct Manner {
     /// A request is known by its name while it is under way: none of that name runs beside it, and it can be
     /// given up by it.
     pub keeps_names: bool,
+    /// A completion's probabilities name a token by its bytes as Latin letters.
+    pub latin_names: bool,
+    /// Browsers of other origins are told whether they may ask.
+    pub knows_origins: bool,
     /// Which paths need a key.
     pub keyed: Keyed,
     /// How it lays out messages.
@@ -43,6 +53,8 @@ pub struct Manner {
     pub usage_needs_asking: bool,
     /// The head of an `OpenAI` stream is sent with its first event.
     pub waits_with_head: bool,
+    /// A tool call is said in one piece.
+    pub whole_calls: bool,
 }
 
 /// How a server lays out the answers of `/v1/messages`.

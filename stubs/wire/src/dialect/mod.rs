@@ -80,8 +80,33 @@ impl Dialect {
     /// How it behaves where plans are made.
     pub fn manner(self) -> &'static Manner {
         match self {
-            Self::Sglang(_) => &sglang::MANNER,
+            Self::Sglang(profile) => profile.front.manner(false),
             Self::Vllm(_) => &vllm::MANNER,
+        }
+    }
+
+    /// How it behaves where an answer is planned that is typed, or is not.
+    pub fn answer_manner(self, is_typed: bool) -> &'static Manner {
+        match self {
+            Self::Sglang(profile) => profile.front.manner(is_typed),
+            Self::Vllm(_) => &vllm::MANNER,
+        }
+    }
+
+    /// Whether the answer to a request is written by types made for `OpenAI`'s API rather than by the
+    /// server's own encoder; `parses_tools` if there is a tool parser.
+    pub fn is_typed(self, request: &Request<'_>, parses_tools: bool) -> bool {
+        match self {
+            Self::Sglang(profile) => profile.front.is_typed(request, parses_tools),
+            Self::Vllm(_) => false,
+        }
+    }
+
+    /// Adds the headers of a stream.
+    pub fn dress_stream(self, endpoint: Endpoint, is_typed: bool, headers: &mut Headers) {
+        match self {
+            Self::Sglang(profile) => profile.front.dress_stream(endpoint, is_typed, headers),
+            Self::Vllm(_) => {}
         }
     }
 
@@ -163,7 +188,7 @@ impl Dialect {
         known: &mut Known,
     ) -> Result<Box<Request<'a>>, Failure> {
         match self {
-            Self::Sglang(_) => sglang::request::parse(endpoint, content_type, body, known),
+            Self::Sglang(profile) => profile.front.parse(endpoint, content_type, body, known),
             Self::Vllm(_) => vllm::request::parse(endpoint, content_type, body, known),
         }
     }
@@ -232,7 +257,7 @@ impl Dialect {
     /// The server's answer to a request that it refuses.
     pub fn check_parts(self, request: &Request<'_>, served: Served) -> Result<(), Failure> {
         match self {
-            Self::Sglang(_) => sglang::refusal::check_parts(request, served),
+            Self::Sglang(profile) => profile.front.check_parts(request, served),
             Self::Vllm(_) => vllm::checks::before_prompt(request, served),
         }
     }
@@ -248,7 +273,9 @@ impl Dialect {
         context: Option<u64>,
     ) -> Result<(), Failure> {
         match self {
-            Self::Sglang(_) => sglang::refusal::check_sampling(request, prompt, context),
+            Self::Sglang(profile) => {
+                sglang::refusal::check_sampling(profile.front, request, prompt, context)
+            }
             Self::Vllm(_) => vllm::checks::behind_prompt(request, prompt, context),
         }
     }
@@ -264,7 +291,9 @@ impl Dialect {
     /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
     pub fn prompt_too_long(self, tokens: u64, is_text: bool, context: u64) -> Failure {
         match self {
-            Self::Sglang(_) => sglang::refusal::prompt_too_long(tokens, context),
+            Self::Sglang(profile) => {
+                sglang::refusal::prompt_too_long(profile.front, tokens, context)
+            }
             // The tokenizer stops one token behind the limit; lists of ids are counted whole.
             Self::Vllm(_) if is_text => vllm::refusal::prompt_too_long(context + 1, context),
             Self::Vllm(_) => vllm::refusal::prompt_too_long(tokens, context),
@@ -277,8 +306,16 @@ impl Dialect {
     /// The server's answer to messages that it cannot show to a model.
     pub fn check_messages(self, messages: &[Message<'_>], model: &str) -> Result<(), Failure> {
         match self {
-            Self::Sglang(_) => sglang::refusal::check_messages(messages),
+            Self::Sglang(profile) => profile.front.check_messages(messages),
             Self::Vllm(_) => vllm::checks::messages(messages, model),
+        }
+    }
+
+    /// The answer to a prompt with a token id beyond a vocabulary of `size`.
+    pub fn unknown_id(self, id: u32, size: usize) -> Failure {
+        match self {
+            Self::Sglang(profile) => sglang::refusal::unknown_id(profile.front, id, size),
+            Self::Vllm(_) => vllm::refusal::unknown_id(id),
         }
     }
 
@@ -303,7 +340,7 @@ impl Dialect {
     /// The answer to a request without a prompt.
     pub fn no_prompts(self, endpoint: Endpoint) -> Failure {
         match self {
-            Self::Sglang(_) => sglang::refusal::no_prompts(endpoint),
+            Self::Sglang(profile) => sglang::refusal::no_prompts(profile.front, endpoint),
             Self::Vllm(profile) => profile.no_prompts(),
         }
     }
@@ -359,7 +396,9 @@ impl Dialect {
         out: &mut Vec<u8>,
     ) {
         match self {
-            Self::Sglang(_) => sglang::chunk::encode(envelope, chunk, told, out),
+            Self::Sglang(profile) => {
+                sglang::chunk::encode(profile.front, envelope, chunk, told, out);
+            }
             Self::Vllm(profile) => vllm::chunk::encode(profile, envelope, chunk, out),
         }
     }
@@ -367,31 +406,33 @@ impl Dialect {
     /// Appends a failure as the server writes it on the routes of an endpoint, or on others.
     pub fn encode_failure(self, endpoint: Option<Endpoint>, failure: &Failure, out: &mut Vec<u8>) {
         match self {
-            Self::Sglang(_) => sglang::refusal::encode(endpoint, failure, out),
+            Self::Sglang(profile) => profile.front.encode_failure(endpoint, failure, out),
             Self::Vllm(_) => failure.encode(out),
         }
     }
 
-    /// Appends the event that a stream consists of where the request is refused behind its head; false if
-    /// the refusal has a status of its own.
-    pub fn encode_failure_event(
+    /// How a request is refused: by the event of a stream, which is appended and stands behind a chat's
+    /// role if true.
+    ///
+    /// # Errors
+    /// The failure, where it is answered with a status of its own.
+    pub fn refuse(
         self,
-        endpoint: Endpoint,
-        failure: &Failure,
+        request: &Request<'_>,
+        is_typed: bool,
+        failure: Failure,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool, Failure> {
         match self {
-            Self::Sglang(_) if endpoint == Endpoint::Generate => {
-                sglang::refusal::encode_event(failure, out)
-            }
-            _ => false,
+            Self::Sglang(profile) => profile.front.refuse(request, is_typed, failure, out),
+            Self::Vllm(_) => Err(failure),
         }
     }
 
     /// Appends the JSON of an answer that is not streamed.
     pub fn encode_whole(self, envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Sglang(_) => sglang::whole::encode(envelope, answer, out),
+            Self::Sglang(profile) => sglang::whole::encode(profile.front, envelope, answer, out),
             Self::Vllm(profile) => vllm::whole::encode(profile, envelope, answer, out),
         }
     }
@@ -598,6 +639,11 @@ impl Dialect {
         }
     }
 
+    /// The id of a typed answer for random bits, 64 at a time.
+    pub fn typed_id(self, endpoint: Endpoint, mut random: impl FnMut() -> u64) -> String {
+        sglang::rust::typed_id(endpoint, random(), random())
+    }
+
     /// The same for an answer of `/inference/v1/generate`.
     pub fn generate_id(self, random: u64, given: Option<&str>) -> String {
         vllm::generate_id(random, given)
@@ -619,7 +665,7 @@ impl Dialect {
     /// How chunks are framed in an answer to HTTP/1.0 or to HTTP/1.1.
     pub fn chunking(self, is_http10: bool) -> Chunking {
         match self {
-            Self::Sglang(profile) => profile.parser.chunking(is_http10),
+            Self::Sglang(profile) => profile.front.chunking(is_http10),
             Self::Vllm(_) => Chunking::Lower,
         }
     }
@@ -627,7 +673,7 @@ impl Dialect {
     /// Whether a request of HTTP/1.1 without a host is refused.
     pub fn needs_host(self) -> bool {
         match self {
-            Self::Sglang(profile) => profile.parser == uvicorn::Parser::H11,
+            Self::Sglang(profile) => profile.front.needs_host(),
             Self::Vllm(_) => false,
         }
     }
@@ -635,7 +681,7 @@ impl Dialect {
     /// Appends a response head.
     pub fn write_head(self, head: &Head<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Sglang(profile) => uvicorn::write_head(profile.parser, head, out),
+            Self::Sglang(profile) => profile.front.write_head(head, out),
             Self::Vllm(_) => uvicorn::write_head(uvicorn::Parser::Httptools, head, out),
         }
     }
@@ -643,7 +689,7 @@ impl Dialect {
     /// Appends the whole response to bytes that are no HTTP.
     pub fn write_invalid(self, date: &str, out: &mut Vec<u8>) {
         match self {
-            Self::Sglang(profile) => uvicorn::write_invalid(profile.parser, date, out),
+            Self::Sglang(profile) => profile.front.write_invalid(date, out),
             Self::Vllm(_) => {
                 uvicorn::write_invalid(uvicorn::Parser::Httptools, date, out);
             }

@@ -36,6 +36,7 @@ struct Key {
     shape: Shape,
     endpoint: Endpoint,
     policy: UsagePolicy,
+    is_typed: bool,
     dialect: Dialect,
 }
 
@@ -87,6 +88,7 @@ impl Patterns {
         let key = Key {
             dialect,
             endpoint: envelope.endpoint,
+            is_typed: envelope.is_typed,
             policy: envelope.usage,
             shape,
         };

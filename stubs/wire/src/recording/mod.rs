@@ -2,6 +2,7 @@
 //! socket, `<case>.times.json` when they came, `cases.json` what there is, in the order it was recorded.
 
 mod difference; // where two of them part
+mod frames; // how many tokens a frame holds
 mod index; // `cases.json`
 mod keys; // pages of which only the keys are compared
 mod mask; // ids, moments and measured numbers

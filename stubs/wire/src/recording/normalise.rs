@@ -3,9 +3,11 @@
 //! The rules are those of the recordings: `date`, random ids, creation times, measured times, and the
 //! lengths that follow from them.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::super::http1::{Framing, ResponseHead, WholeResponse};
+use super::frames;
 use super::keys::keys;
 use super::mask::Mask;
 use super::rules::{Rules, hex_digits};
@@ -35,7 +37,7 @@ pub fn normalised(mut bytes: &[u8], rules: &Rules) -> String {
         let body_text = if whole.is_chunked {
             chunks(body, rules, &mut content)
         } else {
-            content(&String::from_utf8_lossy(body))
+            content(&String::from_utf8_lossy(&events(body, rules)))
         };
         let shifts = body_text.len() != body.len();
         let head = String::from_utf8_lossy(head);
@@ -61,6 +63,24 @@ pub fn normalised(mut bytes: &[u8], rules: &Rules) -> String {
     out
 }
 
+/// A body of events without chunks, where it depends on the machine how many there are; others as they are.
+fn events<'b>(body: &'b [u8], rules: &Rules) -> Cow<'b, [u8]> {
+    if !(rules.has_free_frames && body.starts_with(b"data: ")) {
+        return Cow::Borrowed(body);
+    }
+    let mut parts = Vec::new();
+    let mut rest = body;
+    while let Some(end) = rest.windows(2).position(|pair| pair == b"\n\n") {
+        let (event, behind) = rest.split_at(end + 2);
+        parts.push((String::new(), Cow::Borrowed(event)));
+        rest = behind;
+    }
+    frames::join(&mut parts);
+    parts.push((String::new(), Cow::Borrowed(rest)));
+    let parts: Vec<_> = parts.into_iter().map(|(_, event)| event).collect();
+    Cow::Owned(parts.concat())
+}
+
 /// A chunked body, each chunk masked by itself and framed anew; malformed framing is left.
 fn chunks(mut body: &[u8], rules: &Rules, mask: &mut dyn FnMut(&str) -> String) -> String {
     let mut parts = Vec::new();
@@ -71,11 +91,14 @@ fn chunks(mut body: &[u8], rules: &Rules, mask: &mut dyn FnMut(&str) -> String) 
         let Some(content) = content.filter(|content| !content.is_empty()) else {
             break;
         };
-        parts.push((line, content));
+        parts.push((line, Cow::Borrowed(content)));
         body = body.get(end + 2 + content.len() + 2..).unwrap_or_default();
     }
     if rules.has_free_order {
         turns::sort(&mut parts, |(_, content)| content);
+    }
+    if rules.has_free_frames {
+        frames::join(&mut parts);
     }
     let is_upper = rules.has_upper_sizes
         && parts
@@ -85,7 +108,7 @@ fn chunks(mut body: &[u8], rules: &Rules, mask: &mut dyn FnMut(&str) -> String) 
             .is_some_and(|letter| letter.is_ascii_uppercase());
     let mut out = String::new();
     for (line, content) in parts {
-        let text = mask(&String::from_utf8_lossy(content));
+        let text = mask(&String::from_utf8_lossy(&content));
         let is_odd =
             |letter: u8| letter.is_ascii_alphabetic() && letter.is_ascii_uppercase() != is_upper;
         let size = match () {
@@ -187,6 +210,21 @@ mod tests {
             assert_ne!(normalised(response(other).as_bytes()), normal, "{other:?}");
         }
         assert_eq!(normal, response("a\r\n0123456789"));
+    }
+
+    #[test]
+    fn events_without_chunks_are_joined_too() {
+        let stream = |texts: &[&str]| {
+            let event = |text: &&str| {
+                format!("data: {{\"choices\":[{{\"text\":\"{text}\",\"index\":0}}]}}\n\n")
+            };
+            let events: String = texts.iter().map(event).collect();
+            let text = format!("HTTP/1.0 200 OK\r\n\r\n{events}data: [DONE]\n\n");
+            super::normalised(text.as_bytes(), &Rules::SGLANG_RUST)
+        };
+        assert_eq!(stream(&["H", "i"]), stream(&["Hi"]));
+        assert_ne!(stream(&["H", "i"]), stream(&["Ha"]));
+        assert!(stream(&["H", "i"]).ends_with("[DONE]\n\n"));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Rules {
     pub(super) fingerprint: Option<&'static str>,
     /// The samples of a request take turns as they like, and `allow` is a set.
     pub(super) has_free_order: bool,
+    /// How many tokens a frame holds depends on how busy the machine was.
+    pub(super) has_free_frames: bool,
     /// The message of a validation error names files and lines of the server.
     pub(super) are_validations_dropped: bool,
     /// Chunk sizes may be written in upper case; they still are compared.
@@ -42,7 +44,13 @@ pub(super) const UUID: usize = 36;
 const VLLM_DIGITS: &[usize] = &[32, 16];
 
 impl Rules {
-    /// SGLang, both of its front ends.
+    /// SGLang's front end in Rust, which was recorded on a busy machine.
+    pub const SGLANG_RUST: Self = Self {
+        has_free_frames: true,
+        ..Self::SGLANG
+    };
+
+    /// SGLang.
     pub const SGLANG: Self = Self {
         ids: &[
             ("chatcmpl", &[32]),
@@ -66,6 +74,7 @@ impl Rules {
         ],
         measured_objects: &[],
         fingerprint: None,
+        has_free_frames: false,
         has_free_order: true,
         are_validations_dropped: true,
         has_upper_sizes: true,
@@ -94,6 +103,7 @@ impl Rules {
         measured: &[],
         measured_objects: &["metrics"],
         fingerprint: Some("vllm-"),
+        has_free_frames: false,
         has_free_order: false,
         are_validations_dropped: false,
         has_upper_sizes: false,

@@ -8,11 +8,17 @@ use crate::json::{Json, Object};
 impl<'a> Request<'a> {
     /// Takes a chat out of a body that SGLang's schema has accepted: text parts are joined with a space,
     /// and the template sees the tools that may be called.
-    pub fn flat(mut members: Object<'a>) -> Self {
+    pub fn flat(members: Object<'a>) -> Self {
+        Self::flat_with(members, " ")
+    }
+
+    /// The same with something else between text parts.
+    pub(crate) fn flat_with(mut members: Object<'a>, between: &str) -> Self {
         let mut roles = Vec::new();
         for (name, value) in &mut members.0 {
             if let (true, Json::Array(messages)) = (name == "messages", value) {
-                roles = messages.iter_mut().map(flatten).collect();
+                let role = |message| flatten(message, between);
+                roles = messages.iter_mut().map(role).collect();
             }
         }
         let is_choice = |choice: &Json<'_>| *choice != Json::Null;
@@ -56,21 +62,21 @@ impl TemplateOptions<'_> {
 }
 
 /// Makes a message's content one text; tells its role, of which the case does not count.
-fn flatten(message: &mut Json<'_>) -> String {
+fn flatten(message: &mut Json<'_>, between: &str) -> String {
     let Json::Object(members) = message else {
         return String::new();
     };
     members.0.retain(|(_, value)| *value != Json::Null);
     let content = members.0.iter_mut().find(|(name, _)| name == "content");
     if let Some((_, content)) = content {
-        join(content);
+        join(content, between);
     }
     let role = members.get("role").and_then(Json::as_str);
     role.unwrap_or_default().to_lowercase()
 }
 
 /// Joins the texts of content parts.
-fn join(content: &mut Json<'_>) {
+fn join(content: &mut Json<'_>, between: &str) {
     let Json::Array(parts) = content else {
         return;
     };
@@ -83,7 +89,7 @@ fn join(content: &mut Json<'_>) {
     let texts: Option<Vec<String>> = parts.iter().map(text).collect();
     // A part that is no text stays for the refusal.
     if let Some(texts) = texts {
-        *content = Json::String(texts.join(" ").into());
+        *content = Json::String(texts.join(between).into());
     }
 }
 

@@ -6,6 +6,10 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "the body's own switches")]
 pub struct Wishes<'a> {
+    /// What is wrong with the body, where it is refused no earlier than what the engine refuses.
+    pub flaw: Option<String>,
+    /// The body asks for something that leaves the answer to another way through the server.
+    pub is_odd: bool,
     /// The prompts came as a list, so the answers are one, even of a single prompt.
     pub is_list: bool,
     /// `return_logprob` of `/generate` and what goes with it.
@@ -84,6 +88,8 @@ impl Wishes<'_> {
 impl Default for Wishes<'_> {
     fn default() -> Self {
         Self {
+            flaw: None,
+            is_odd: false,
             is_list: false,
             logprobs: None,
             names: Names::default(),

@@ -14,17 +14,26 @@ use crate::request::Endpoint;
 use super::logprobs::ChatLogprobs;
 use super::native::Told;
 use super::usage::FullUsage;
-use super::{completion, native};
+use super::{Front, completion, native, rust};
 
 /// Appends the JSON of one event.
-pub(crate) fn encode(envelope: &Envelope, chunk: &Chunk<'_>, told: &mut Told, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    front: Front,
+    envelope: &Envelope,
+    chunk: &Chunk<'_>,
+    told: &mut Told,
+    out: &mut Vec<u8>,
+) {
+    if envelope.is_typed {
+        return rust::encode(envelope, chunk, out);
+    }
     if let Some(message) = &chunk.error {
         return error_event(message, out);
     }
     match envelope.endpoint {
         Endpoint::Chat => chat(envelope, chunk, out),
         Endpoint::Completions => completion::encode(envelope, chunk, out),
-        Endpoint::Generate => native::encode(envelope, chunk, told, out),
+        Endpoint::Generate => native::encode(front, envelope, chunk, told, out),
     }
 }
 

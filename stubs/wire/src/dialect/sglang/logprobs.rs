@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::chunk::{TokenLogprob, TopLogprob};
-use crate::dialect::logprobs::TextLogprobs;
+use crate::dialect::logprobs::{TextLogprobs, TopByToken};
 
 /// `logprobs` of a chat.
 #[derive(Serialize)]
@@ -45,7 +45,77 @@ impl<'a> ChatLogprobs<'a> {
     }
 }
 
+/// `logprobs` of a chat that is typed.
+#[derive(Serialize)]
+pub(super) struct TypedChatLogprobs<'a> {
+    content: Vec<TypedToken<'a>>,
+    refusal: (),
+}
+
+#[derive(Serialize)]
+struct TypedToken<'a> {
+    token: &'a str,
+    logprob: Option<f64>,
+    token_id: u32,
+    bytes: &'a [u8],
+    top_logprobs: Vec<TypedTop<'a>>,
+}
+
+#[derive(Serialize)]
+struct TypedTop<'a> {
+    token: &'a str,
+    logprob: f64,
+    bytes: &'a [u8],
+}
+
+impl<'a> TypedChatLogprobs<'a> {
+    pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
+        let top = |top: &'a TopLogprob| TypedTop {
+            token: &top.token,
+            logprob: top.logprob.into(),
+            bytes: &top.bytes,
+        };
+        let content = tokens.iter().map(|token| TypedToken {
+            token: &token.token,
+            logprob: token.logprob.map(f64::from),
+            token_id: token.id,
+            bytes: &token.bytes,
+            top_logprobs: token.top.iter().map(top).collect(),
+        });
+        Self {
+            content: content.collect(),
+            refusal: (),
+        }
+    }
+}
+
 /// `logprobs` of a completion, whose tokens have no places in the text.
 pub(super) fn of_text(tokens: &[TokenLogprob]) -> TextLogprobs<'_> {
     TextLogprobs::new(tokens, |_| -1).without_empty_lists(tokens)
+}
+
+/// The same in the order of what is typed.
+#[derive(Serialize)]
+pub(super) struct TypedTextLogprobs<'a> {
+    tokens: Vec<&'a str>,
+    token_logprobs: Vec<Option<f64>>,
+    top_logprobs: Vec<Option<TopByToken<'a>>>,
+    text_offset: Vec<i64>,
+}
+
+impl<'a> TypedTextLogprobs<'a> {
+    pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
+        let TextLogprobs {
+            text_offset,
+            token_logprobs,
+            tokens,
+            top_logprobs,
+        } = of_text(tokens);
+        Self {
+            tokens,
+            token_logprobs,
+            top_logprobs,
+            text_offset,
+        }
+    }
 }

@@ -3,7 +3,9 @@
 pub mod bodies;
 pub(super) mod chunk;
 mod completion;
+mod front;
 pub mod info;
+mod lists;
 mod logprobs;
 pub(super) mod messages_request;
 pub(super) mod models;
@@ -14,12 +16,15 @@ pub(super) mod request;
 pub(super) mod responses;
 pub(super) mod responses_request;
 pub(super) mod routes;
+pub(super) mod rust;
 mod schema;
 mod usage;
 pub(super) mod whole;
 
 pub use native::{Told, ToldChoice};
 pub use usage::FullUsage;
+
+pub(super) use front::Front;
 
 use crate::dialect::manner::{
     Finishes, Holds, Keyed, Manner, Messages, Probabilities, Responses, Roles, Voices,
@@ -34,43 +39,55 @@ pub struct Profile {
     pub name: &'static str,
     /// The server's own version.
     pub version: &'static str,
-    /// Which HTTP parser its uvicorn runs on; none for the front end in Rust.
-    pub(super) parser: Parser,
+    /// What reads and writes its HTTP.
+    pub(super) front: Front,
 }
 
 /// A profile is known by its name, and by what reads its HTTP.
 impl PartialEq for Profile {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || (self.name == other.name && self.parser == other.parser)
+        std::ptr::eq(self, other) || (self.name == other.name && self.front == other.front)
     }
 }
 
 impl Eq for Profile {}
 
 /// All profiles, the newest first.
-pub static PROFILES: [Profile; 1] = [V0_5_23];
+pub static PROFILES: [Profile; 2] = [
+    V0_5_23,
+    Profile {
+        name: "sglang-0.5.23-rust",
+        front: Front::Rust,
+        ..V0_5_23
+    },
+];
 
 /// The newest profile behind httptools.
 pub(super) static HTTPTOOLS: Profile = Profile {
-    parser: Parser::Httptools,
+    front: Front::Python(Parser::Httptools),
     ..V0_5_23
 };
 
 const V0_5_23: Profile = Profile {
     name: "sglang-0.5.23",
     version: "0.5.23",
-    parser: Parser::H11,
+    front: Front::Python(Parser::H11),
 };
 
 /// How it behaves where plans are made.
 pub(super) const MANNER: Manner = Manner {
     allows_credentials: true,
+    bare_refusals: false,
+    bare_roles: false,
+    computes_in_turn: false,
     ends_repeat: true,
     ends_tell_token: true,
     finishes: Finishes::Behind,
     holds: Holds::Steps,
     keeps_names: true,
     keyed: Keyed::AllBut(&["/health", "/ready", "/metrics"]),
+    knows_origins: true,
+    latin_names: true,
     messages: Messages {
         signs_thoughts: false,
         streams_failures: true,
@@ -92,6 +109,7 @@ pub(super) const MANNER: Manner = Manner {
     usage_needs_asking: false,
     voices: Voices::Sglang,
     waits_with_head: true,
+    whole_calls: false,
 };
 
 /// How it spells messages.

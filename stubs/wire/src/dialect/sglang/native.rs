@@ -3,17 +3,17 @@
 //! A stream says all so far in each frame, so what was said is kept as bytes and grown: a frame costs its
 //! own bytes and what is new, not the answer so far.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::chunk::{Choice, Chunk, Progress, TokenLogprob, TopLogprob};
+use crate::chunk::{Choice, Chunk, Progress};
 use crate::dialect::{Envelope, Meta};
 use crate::finish::{Finish, FinishReason, StopReason};
 use crate::http1::write_number;
 use crate::json;
-use crate::request::NativeLogprobs;
+
+use super::lists::{Lists, member, named, push_ids};
+use super::{Front, rust};
 
 /// What was said of each choice of a stream.
 pub type Told = Vec<ToldChoice>;
@@ -22,38 +22,12 @@ pub type Told = Vec<ToldChoice>;
 #[derive(Clone, Debug, Default)]
 pub struct ToldChoice {
     ids: Vec<u8>,
-    lists: Option<Box<Lists>>,
+    pub(super) lists: Option<Box<Lists>>,
     text: Vec<u8>,
     /// When its first frame went out, in Unix seconds.
     first_sent: f64,
     /// Seconds from the request to it.
     first_seconds: f64,
-}
-
-/// Lists of logprobs.
-#[derive(Clone, Debug, Default)]
-struct Lists {
-    input: Kinds,
-    output: Kinds,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Kinds {
-    tokens: List,
-    top: List,
-    asked: List,
-}
-
-/// A growing JSON list.
-#[derive(Clone, Debug, Default)]
-struct List {
-    json: Vec<u8>,
-    items: usize,
-    /// The items apart, where the list is told flat: values, ids.
-    values: Vec<u8>,
-    ids: Vec<u8>,
-    /// Items at its start without a value.
-    nulls: usize,
 }
 
 /// `weight_versions`: one version for all tokens.
@@ -77,7 +51,13 @@ impl WeightVersion {
 }
 
 /// Appends the JSON of one frame.
-pub(super) fn encode(envelope: &Envelope, chunk: &Chunk<'_>, told: &mut Told, out: &mut Vec<u8>) {
+pub(super) fn encode(
+    front: Front,
+    envelope: &Envelope,
+    chunk: &Chunk<'_>,
+    told: &mut Told,
+    out: &mut Vec<u8>,
+) {
     let (Some(choice), Some(meta)) = (chunk.choices.first(), envelope.meta.as_deref()) else {
         return;
     };
@@ -90,11 +70,16 @@ pub(super) fn encode(envelope: &Envelope, chunk: &Chunk<'_>, told: &mut Told, ou
         told.forget();
     }
     told.take(meta, choice);
-    frame(envelope, meta, choice, told, Form::Frame, out);
+    frame(front, envelope, choice, told, Form::Frame, out);
 }
 
 /// Appends the JSON of a whole answer: an object, or a list of them.
-pub(super) fn encode_whole(envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+pub(super) fn encode_whole(
+    front: Front,
+    envelope: &Envelope,
+    answer: &Chunk<'_>,
+    out: &mut Vec<u8>,
+) {
     let Some(meta) = envelope.meta.as_deref() else {
         return;
     };
@@ -107,7 +92,7 @@ pub(super) fn encode_whole(envelope: &Envelope, answer: &Chunk<'_>, out: &mut Ve
         }
         let mut told = ToldChoice::default();
         told.take(meta, choice);
-        frame(envelope, meta, choice, &told, Form::Whole, out);
+        frame(front, envelope, choice, &told, Form::Whole, out);
     }
     if meta.is_list {
         out.push(b']');
@@ -131,24 +116,35 @@ enum Form {
 }
 
 fn frame(
+    front: Front,
     envelope: &Envelope,
-    meta: &Meta,
     choice: &Choice<'_>,
     told: &ToldChoice,
     form: Form,
     out: &mut Vec<u8>,
 ) {
+    let Some(meta) = envelope.meta.as_deref() else {
+        return;
+    };
     out.push(b'{');
     if !meta.without_text {
         out.extend_from_slice(br#""text":""#);
         out.extend_from_slice(&told.text);
         out.extend_from_slice(br#"","#);
     }
-    out.extend_from_slice(br#""output_ids":["#);
-    out.extend_from_slice(&told.ids);
-    out.extend_from_slice(br#"],"meta_info":"#);
     let id = envelope.id_of(choice.index);
-    write_meta(id, meta, choice, told, form, out);
+    if front == Front::Rust {
+        out.extend_from_slice(br#""meta_info":"#);
+        rust::native::write_meta(id, meta, choice, told, out);
+        if !told.ids.is_empty() {
+            named("output_ids", "", &told.ids, out);
+        }
+    } else {
+        out.extend_from_slice(br#""output_ids":["#);
+        out.extend_from_slice(&told.ids);
+        out.extend_from_slice(br#"],"meta_info":"#);
+        write_meta(id, meta, choice, told, form, out);
+    }
     if let Some(ids) = &choice.prompt_token_ids {
         out.extend_from_slice(br#","prompt_token_ids":["#);
         push_ids(ids, out);
@@ -272,14 +268,6 @@ fn count(before: &[u8], number: u64, out: &mut Vec<u8>) {
     write_number(usize::try_from(number).unwrap_or(usize::MAX), out);
 }
 
-/// Appends `,"name":value`.
-fn member(name: &str, value: impl Serialize, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-    serde_json::to_writer(out, &value).expect("strings and numbers encode");
-}
-
 #[derive(Serialize)]
 struct Matched<'a> {
     #[serde(rename = "type")]
@@ -328,7 +316,7 @@ pub(in crate::dialect) fn unstarted(is_full: bool) -> Finish<'static> {
     }
 }
 
-fn finish_reason(finish: Option<&Finish<'_>>, length: u64, out: &mut Vec<u8>) {
+pub(super) fn finish_reason(finish: Option<&Finish<'_>>, length: u64, out: &mut Vec<u8>) {
     let Some(finish) = finish else {
         return out.extend_from_slice(b"null");
     };
@@ -363,22 +351,13 @@ fn finish_reason(finish: Option<&Finish<'_>>, length: u64, out: &mut Vec<u8>) {
     written.expect("strings and numbers encode");
 }
 
-fn push_ids(ids: &[u32], out: &mut Vec<u8>) {
-    for (number, id) in ids.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        write_number(*id as usize, out);
-    }
-}
-
 impl ToldChoice {
     /// Forgets what was said, but not when the first was.
     fn forget(&mut self) {
         self.text.clear();
         self.ids.clear();
         if let Some(lists) = &mut self.lists {
-            lists.output = Kinds::default();
+            lists.forget_output();
         }
     }
 
@@ -400,131 +379,11 @@ impl ToldChoice {
         if let Some(asked) = &meta.logprobs {
             let lists = self.lists.get_or_insert_default();
             for token in choice.prompt_logprobs.iter().flatten().flatten() {
-                lists.input.push(asked, token);
+                lists.push_input(asked, token);
             }
             for token in choice.logprobs.iter().flatten() {
-                lists.output.push(asked, token);
+                lists.push_output(asked, token);
             }
         }
     }
-}
-
-impl Lists {
-    fn write(&self, asked: &NativeLogprobs, tokens: u64, out: &mut Vec<u8>) {
-        self.input.tokens.write("input_token_logprobs", out);
-        self.output.tokens.write("output_token_logprobs", out);
-        member("output_token_logprobs_length", tokens, out);
-        if asked.top > 0 {
-            for (is_flat, name, list) in [
-                (asked.flat.input, "input_top_logprobs", &self.input.top),
-                (asked.flat.output, "output_top_logprobs", &self.output.top),
-            ] {
-                if is_flat {
-                    list.write_flat(name, asked.top, out);
-                } else {
-                    list.write(name, out);
-                }
-            }
-        }
-        if !asked.token_ids.is_empty() {
-            self.input.asked.write("input_token_ids_logprobs", out);
-            self.output.asked.write("output_token_ids_logprobs", out);
-        }
-    }
-}
-
-impl Kinds {
-    fn push(&mut self, asked: &NativeLogprobs, token: &TokenLogprob) {
-        self.tokens.start();
-        let text = asked.with_text.then_some(&*token.token);
-        entry(token.logprob, token.id, text, &mut self.tokens.json);
-        let is_known = token.logprob.is_some();
-        if asked.top > 0 {
-            self.top.push(asked, is_known, &token.top);
-        }
-        if !asked.token_ids.is_empty() {
-            self.asked.push(asked, is_known, &token.asked);
-        }
-    }
-}
-
-impl List {
-    fn start(&mut self) {
-        if self.items > 0 {
-            self.json.push(b',');
-        }
-        self.items += 1;
-    }
-
-    /// Adds a token's list, or null where there is none.
-    fn push(&mut self, asked: &NativeLogprobs, is_known: bool, tokens: &[TopLogprob]) {
-        self.start();
-        if !is_known {
-            self.nulls += 1;
-            return self.json.extend_from_slice(b"null");
-        }
-        self.json.push(b'[');
-        for (number, token) in tokens.iter().enumerate() {
-            if number > 0 {
-                self.json.push(b',');
-            }
-            let text = asked.with_text.then_some(&*token.token);
-            entry(Some(token.logprob), token.id, text, &mut self.json);
-            for flat in [&mut self.values, &mut self.ids] {
-                if !flat.is_empty() {
-                    flat.push(b',');
-                }
-            }
-            number_into(token.logprob, &mut self.values);
-            push_ids(&[token.id], &mut self.ids);
-        }
-        self.json.push(b']');
-    }
-
-    fn write(&self, name: &str, out: &mut Vec<u8>) {
-        named(name, "", &self.json, out);
-    }
-
-    fn write_flat(&self, name: &str, top: usize, out: &mut Vec<u8>) {
-        named(name, "_val_flat", &self.values, out);
-        named(name, "_idx_flat", &self.ids, out);
-        let mut shape = String::new();
-        write!(shape, "{},{top}", self.items - self.nulls).expect("a String takes all");
-        named(name, "_shape", shape.as_bytes(), out);
-        member(&format!("{name}_null_prefix"), self.nulls, out);
-    }
-}
-
-/// Appends `,"name":[items]`.
-fn named(name: &str, suffix: &str, items: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(suffix.as_bytes());
-    out.extend_from_slice(b"\":[");
-    out.extend_from_slice(items);
-    out.push(b']');
-}
-
-/// Appends `[logprob,id,text]`.
-fn entry(logprob: Option<f32>, id: u32, text: Option<&str>, out: &mut Vec<u8>) {
-    out.push(b'[');
-    match logprob {
-        Some(logprob) => number_into(logprob, out),
-        None => out.extend_from_slice(b"null"),
-    }
-    out.push(b',');
-    push_ids(&[id], out);
-    match text {
-        Some(text) => {
-            out.extend_from_slice(b",\"");
-            json::escape_into(text, out);
-            out.extend_from_slice(b"\"]");
-        }
-        None => out.extend_from_slice(b",null]"),
-    }
-}
-
-/// Appends a 32-bit float as the 64-bit one that it is in Python.
-fn number_into(number: f32, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, &f64::from(number)).expect("numbers encode");
 }

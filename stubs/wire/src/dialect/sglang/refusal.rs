@@ -7,8 +7,21 @@ use crate::failure::{ErrorObject, Failure};
 use crate::python;
 use crate::request::{Endpoint, Message, Prompt, Request, ToolChoice};
 
+use super::Front;
 use super::chunk::FlatError;
 use super::native::QUEUE_FULL;
+use super::rust::refusal::{FAILED, TOTAL};
+
+impl Front {
+    /// A request that the engine's checks refuse.
+    fn refused(self, message: &str) -> Failure {
+        let before = match self {
+            Self::Python(_) => "",
+            Self::Rust => FAILED,
+        };
+        Failure::bad_request(format!("{before}{message}"), None)
+    }
+}
 
 /// Checks what needs no prompt.
 pub(crate) fn check_parts(request: &Request<'_>, served: Served) -> Result<(), Failure> {
@@ -72,43 +85,49 @@ fn check_tokens_alone(request: &Request<'_>) -> Result<(), Failure> {
 
 /// Checks sampling parameters, in the server's order; `prompt` tokens stand in a context of `context`.
 pub(crate) fn check_sampling(
+    front: Front,
     request: &Request<'_>,
     prompt: u64,
     context: Option<u64>,
 ) -> Result<(), Failure> {
     let sampling = &request.sampling;
-    let plain = |message: String| Err(Failure::bad_request(message, None));
+    let plain = |message: String| Err(front.refused(&message));
     let asked = sampling.max_tokens.map_or(0, |(_, asked)| asked);
     let total = asked.max(0) + i128::from(prompt);
     if let Some(context) = context.filter(|context| total > i128::from(*context)) {
         return plain(format!(
-            "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total of {total} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."
+            "{TOTAL} exceeds the model's maximum context length of {context} tokens. You requested a total of {total} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."
         ));
     }
     let shown = |name: &str, number: f64| {
         let wishes = request.wishes.as_deref();
-        if wishes.is_some_and(|wishes| wishes.whole_numbers.contains(&name)) {
-            format!("{number:.0}")
-        } else {
-            python::float(number)
+        match front {
+            Front::Rust => number.to_string(),
+            _ if wishes.is_some_and(|wishes| wishes.whole_numbers.contains(&name)) => {
+                format!("{number:.0}.")
+            }
+            Front::Python(_) => format!("{}.", python::float(number)),
         }
     };
     if !(sampling.temperature.is_finite() && sampling.temperature >= 0.0) {
         let shown = shown("temperature", sampling.temperature);
         return plain(format!(
-            "temperature must be a non-negative finite number, got {shown}."
+            "temperature must be a non-negative finite number, got {shown}"
         ));
     }
     if !(sampling.top_p > 0.0 && sampling.top_p <= 1.0) {
         let shown = shown("top_p", sampling.top_p);
-        return plain(format!("top_p must be in (0, 1], got {shown}."));
+        return plain(format!("top_p must be in (0, 1], got {shown}"));
     }
     if !(0.0..=1.0).contains(&sampling.min_p) {
         let shown = shown("min_p", sampling.min_p);
-        return plain(format!("min_p must be in [0, 1], got {shown}."));
+        return plain(format!("min_p must be in [0, 1], got {shown}"));
     }
     if asked < 0 {
-        return plain(format!("max_new_tokens must be at least 0, got {asked}."));
+        let end = if front == Front::Rust { "" } else { "." };
+        return plain(format!(
+            "max_new_tokens must be at least 0, got {asked}{end}"
+        ));
     }
     if request.endpoint != Endpoint::Generate && sampling.n == 0 {
         return Err(Failure::Error(ErrorObject {
@@ -122,20 +141,32 @@ pub(crate) fn check_sampling(
 }
 
 /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
-pub(crate) fn prompt_too_long(tokens: u64, context: u64) -> Failure {
+pub(crate) fn prompt_too_long(front: Front, tokens: u64, context: u64) -> Failure {
     let message = format!(
         "The input ({tokens} tokens) is longer than the model's context length ({context} tokens)."
     );
-    Failure::bad_request(message, None)
+    front.refused(&message)
 }
 
 /// The answer to a request without a prompt.
-pub(crate) fn no_prompts(endpoint: Endpoint) -> Failure {
+pub(crate) fn no_prompts(front: Front, endpoint: Endpoint) -> Failure {
     let message = match endpoint {
+        Endpoint::Generate if front == Front::Rust => {
+            "either `text` or `input_ids` must be provided"
+        }
         Endpoint::Generate => "Either text, input_ids or input_embeds should be provided.",
         _ => "Prompt cannot be empty",
     };
-    Failure::bad_request(message, None)
+    front.refused(message)
+}
+
+/// The answer to a token id beyond the vocabulary's `size`.
+pub(crate) fn unknown_id(front: Front, id: u32, size: usize) -> Failure {
+    // Ids are signed.
+    let id = id.cast_signed();
+    front.refused(&format!(
+        "input_ids contains out-of-vocabulary token id {id}; valid range is [0, {size})"
+    ))
 }
 
 /// The answer to a request of a name that another has.
@@ -196,14 +227,19 @@ pub(crate) fn encode(endpoint: Option<Endpoint>, failure: &Failure, out: &mut Ve
     written.expect("strings and numbers encode");
 }
 
-/// Appends the event that a stream of `/generate` consists of where the request is refused; false if it
-/// is refused before it is known to stream.
-pub(crate) fn encode_event(failure: &Failure, out: &mut Vec<u8>) -> bool {
-    let Failure::Error(error) = failure else {
-        return false;
+/// How a request is refused: a stream of `/generate` by an event that is appended, unless it is refused
+/// before it is known to stream.
+pub(crate) fn refuse(
+    request: &Request<'_>,
+    failure: Failure,
+    out: &mut Vec<u8>,
+) -> Result<bool, Failure> {
+    let error = match &failure {
+        Failure::Error(error) if request.endpoint == Endpoint::Generate && request.stream => error,
+        _ => return Err(failure),
     };
     if error.kind != "BadRequestError" {
-        return false;
+        return Err(failure);
     }
     let error = NativeError {
         message: &error.message,
@@ -214,5 +250,5 @@ pub(crate) fn encode_event(failure: &Failure, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(b"data: ");
     serde_json::to_writer(&mut *out, &Native { error }).expect("strings and numbers encode");
     out.extend_from_slice(b"\n\n");
-    true
+    Ok(false)
 }

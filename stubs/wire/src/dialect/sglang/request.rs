@@ -19,7 +19,15 @@ pub(crate) fn parse<'a>(
 ) -> Result<Box<Request<'a>>, Failure> {
     check_content_type(content_type)?;
     if endpoint == Endpoint::Generate {
-        return generate(content_type, body);
+        let members = checked(json(content_type, body)?, schema::GENERATE)?;
+        let request = generate(members).map(|mut request| {
+            request.sampling.n = request.sampling.n.max(1);
+            request
+        });
+        return request.map_err(|message| Failure::Body {
+            status: 400,
+            json: serde_json::json!({"error": message}).to_string(),
+        });
     }
     if let Some(request) = known.again(endpoint, body) {
         return Ok(request);
@@ -35,20 +43,25 @@ pub(crate) fn parse<'a>(
         Endpoint::Chat => schema::CHAT,
         _ => schema::COMPLETIONS,
     };
-    let mut members = checked(json(content_type, body)?, fields)?;
+    let members = checked(json(content_type, body)?, fields)?;
+    Ok(Box::new(read(endpoint, members, " ")))
+}
+
+/// The members of a chat or a completion, once they were checked; `between` goes between text parts.
+pub(super) fn read<'a>(endpoint: Endpoint, mut members: Object<'a>, between: &str) -> Request<'a> {
     let wishes = wishes(&members);
     rename(
         &mut members,
         &[("no_stop_trim", "include_stop_str_in_output")],
     );
     let request = match endpoint {
-        Endpoint::Chat => Request::flat(members),
+        Endpoint::Chat => Request::flat_with(members, between),
         _ => Request::from_checked(endpoint, members),
     };
-    Ok(Box::new(Request {
+    Request {
         wishes: Some(Box::new(wishes)),
         ..request
-    }))
+    }
 }
 
 /// Gives members the names that they have elsewhere.
@@ -60,9 +73,9 @@ fn rename(members: &mut Object<'_>, names: &[(&str, &'static str)]) {
     }
 }
 
-/// The body of `/generate`, whose sampling parameters are an object of their own.
-fn generate<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Box<Request<'a>>, Failure> {
-    let mut members = checked(json(content_type, body)?, schema::GENERATE)?;
+/// The members of `/generate`, whose sampling parameters are an object of their own; fails with what is
+/// said of one that is not known.
+pub(super) fn generate(mut members: Object<'_>) -> Result<Box<Request<'_>>, String> {
     let sampling = match members.take("sampling_params") {
         Some(Json::Array(mut each)) if !each.is_empty() => each.swap_remove(0),
         Some(all) => all,
@@ -109,7 +122,6 @@ fn generate<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Box<Reques
         ],
     );
     let mut request = Request::from_checked(Endpoint::Generate, members);
-    request.sampling.n = request.sampling.n.max(1);
     request.sampling.logprobs = wishes
         .logprobs
         .as_ref()
@@ -119,13 +131,9 @@ fn generate<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<Box<Reques
     Ok(Box::new(request))
 }
 
-fn unknown_parameter(name: &str) -> Failure {
+fn unknown_parameter(name: &str) -> String {
     let known = schema::SAMPLING.map(|name| format!("`{name}`")).join(", ");
-    let message = format!("unknown field `{name}`, expected one of {known}");
-    Failure::Body {
-        status: 400,
-        json: serde_json::json!({"error": message}).to_string(),
-    }
+    format!("unknown field `{name}`, expected one of {known}")
 }
 
 /// What a body asks for that only SGLang knows.

@@ -13,9 +13,13 @@ use super::completion::TextChoice;
 use super::logprobs::ChatLogprobs;
 use super::native::{self, WeightVersion};
 use super::usage::FullUsage;
+use super::{Front, rust};
 
 /// Appends the JSON of a whole answer.
-pub(crate) fn encode(envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+pub(crate) fn encode(front: Front, envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>) {
+    if envelope.is_typed {
+        return rust::encode_whole(envelope, answer, out);
+    }
     let usage = answer.usage.map(Into::into);
     let metadata = Metadata::new(answer);
     let (id, created, model) = (&*envelope.id, envelope.created, &*envelope.model);
@@ -49,7 +53,7 @@ pub(crate) fn encode(envelope: &Envelope, answer: &Chunk<'_>, out: &mut Vec<u8>)
                 sglext: None,
             },
         ),
-        Endpoint::Generate => return native::encode_whole(envelope, answer, out),
+        Endpoint::Generate => return native::encode_whole(front, envelope, answer, out),
     };
     written.expect("strings and numbers encode");
 }

@@ -160,12 +160,17 @@ const V0_10: Profile = Profile {
 /// How it behaves where plans are made.
 pub(super) const MANNER: Manner = Manner {
     allows_credentials: false,
+    bare_refusals: false,
+    bare_roles: false,
+    computes_in_turn: false,
     ends_repeat: false,
     ends_tell_token: false,
     finishes: Finishes::WithText,
     holds: Holds::Characters,
     keeps_names: false,
     keyed: Keyed::Only(&["/v1", "/v2", "/inference", "/cohere"]),
+    knows_origins: true,
+    latin_names: false,
     messages: Messages {
         signs_thoughts: true,
         streams_failures: false,
@@ -187,6 +192,7 @@ pub(super) const MANNER: Manner = Manner {
     usage_needs_asking: true,
     voices: Voices::Vllm,
     waits_with_head: false,
+    whole_calls: false,
 };
 
 impl Profile {

@@ -49,3 +49,8 @@ pub(crate) fn prompt_too_long(tokens: u64, context: u64) -> Failure {
     );
     refuse(&message, Some("input_tokens"), Some(&tokens.to_string()))
 }
+
+/// The answer to a token id beyond the vocabulary.
+pub(crate) fn unknown_id(id: u32) -> Failure {
+    Failure::bad_request(format!("Token id {id} is out of vocabulary"), None)
+}
