@@ -43,7 +43,7 @@ fn decode_events(criterion: &mut Criterion) {
 
 /// A chat stream whose content has so many characters, 4 an event, and its number of events.
 fn stream(characters: usize) -> (Vec<u8>, usize) {
-    let encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
+    let mut encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
     let mut bytes = Vec::new();
     encoder.event(&role(), &mut bytes);
     let mut events = 3;
@@ -76,10 +76,10 @@ fn decoded(bytes: &[u8]) -> (usize, usize) {
 
 /// The template against the typed encoder, which it is made from.
 fn encode_event(criterion: &mut Criterion) {
-    let encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
+    let mut encoder = Encoder::new(Dialect::VLLM, envelope(), Arc::default());
     let chunk = text_chunk(" \"token\"");
     let (mut json, mut expected) = (Vec::new(), Vec::new());
-    Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut json);
+    Dialect::VLLM.encode(encoder.envelope(), &chunk, &mut Vec::new(), &mut json);
     sse::encode(&json, &mut expected);
     let mut out = Vec::with_capacity(expected.len());
 
@@ -96,7 +96,8 @@ fn encode_event(criterion: &mut Criterion) {
         bencher.iter(|| {
             out.clear();
             out.extend_from_slice(b"data: ");
-            Dialect::VLLM.encode(encoder.envelope(), black_box(&chunk), &mut out);
+            let told = &mut Vec::new();
+            Dialect::VLLM.encode(encoder.envelope(), black_box(&chunk), told, &mut out);
             out.extend_from_slice(b"\n\n");
             assert_eq!(out, expected);
         });
