@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod aborts; // answers that are given up
+mod native; // frames of /generate
 mod routes; // responses and messages
 mod support; // tokenizers, and a stub that is asked
 mod timelines; // chats and completions

@@ -153,7 +153,7 @@ proptest! {
         n in 1_u32..3,
         max_tokens in prop::option::of(1_u32..20),
         stop in prop::option::of("[a-c]{1,2}"),
-        profile in prop::sample::select(Dialect::names().filter(|name| name.starts_with("vllm")).collect::<Vec<_>>()),
+        profile in prop::sample::select(Dialect::names().collect::<Vec<_>>()),
     ) {
         let mut stub = paced(Stub::echo(tokenizer(vocabulary)));
         stub.dialect = Dialect::named(profile).unwrap();
