@@ -18,6 +18,7 @@ use plan::reply::Facts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use wire::dialect::Dialect;
 use wire::http1::{self, RequestHead, WholeRequest};
 
 use crate::cli::{Listening, Running};
@@ -107,7 +108,7 @@ impl Player {
         plays: Plays,
     ) -> io::Result<()> {
         let player = Rc::new(Self {
-            counters: shared.metrics.add_worker(Thread::current()),
+            counters: shared.metrics.add_worker(Thread::current(), Dialect::VLLM),
             date: Date::default(),
             plays,
             replay,

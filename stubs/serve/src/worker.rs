@@ -147,7 +147,7 @@ impl Worker {
     ) -> io::Result<()> {
         let worker = Rc::new(Self {
             context: RefCell::new(Context::new(seed)),
-            counters: shared.metrics.add_worker(Thread::current()),
+            counters: shared.metrics.add_worker(Thread::current(), stub.dialect),
             date: Date::default(),
             head: RefCell::default(),
             output: RefCell::default(),

@@ -77,7 +77,8 @@ pub enum Series {
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 
-const fn scaled<const N: usize>(mut bounds: [u64; N], unit: u64) -> [u64; N] {
+/// Numbers in a smaller unit.
+pub(crate) const fn scaled<const N: usize>(mut bounds: [u64; N], unit: u64) -> [u64; N] {
     let mut index = 0;
     while index < N {
         bounds[index] *= unit;

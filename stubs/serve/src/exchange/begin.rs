@@ -220,6 +220,7 @@ fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
         ),
     };
     reply.headers.content_type = content_type;
+    reply.headers.is_capitalised = route == Route::MetricsBelow;
     reply
 }
 

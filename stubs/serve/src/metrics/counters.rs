@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plan::Route;
+use wire::dialect::Dialect;
 use wire::metrics::{Counter, Distribution, HANDLER_BOUNDS, Handled, Series, Snapshot};
 use wire::route::Entry;
 
@@ -99,7 +100,7 @@ impl Method {
 }
 
 impl Counters {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(dialect: Dialect) -> Self {
         let of_method = |_| OfMethod {
             by_status: Default::default(),
             durations: Observed::new(HANDLER_BOUNDS),
@@ -114,7 +115,7 @@ impl Counters {
             running: Number::default(),
             counts: Default::default(),
             handled: (0..=Route::COUNT).map(of_route).collect(),
-            series: Series::ALL.map(|series| Observed::new(series.bounds())),
+            series: Series::ALL.map(|series| Observed::new(dialect.bounds(series))),
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plan::stub::Stub;
+use wire::dialect::Dialect;
 use wire::dialect::sglang::info::encode_loads;
 use wire::metrics::{Counter, Distribution, Series, Snapshot};
 
@@ -27,9 +28,9 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Takes up a worker and gives it its counters.
-    pub(crate) fn add_worker(&self, thread: Thread) -> Arc<Counters> {
-        let counters = Arc::new(Counters::new());
+    /// Takes up a worker and gives it the counters of a server.
+    pub(crate) fn add_worker(&self, thread: Thread, dialect: Dialect) -> Arc<Counters> {
+        let counters = Arc::new(Counters::new(dialect));
         let mut workers = self.workers.lock().expect("nobody panics with the lock");
         workers.push((thread, Arc::clone(&counters)));
         counters

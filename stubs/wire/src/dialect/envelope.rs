@@ -155,6 +155,8 @@ pub struct Headers {
     pub last: Vec<(&'static str, String)>,
     /// Made outside the layer that adds `vary`.
     pub without_vary: bool,
+    /// The content type's name begins its words with capitals, where the HTTP parser leaves it so.
+    pub is_capitalised: bool,
     /// A content type other than the usual one; none at all if it is empty.
     pub content_type: Option<&'static str>,
 }

@@ -11,6 +11,7 @@ mod manner;
 pub mod messages;
 mod messages_request;
 mod pattern;
+mod prometheus;
 pub mod responses;
 mod responses_request;
 pub mod sglang;
@@ -34,7 +35,7 @@ use crate::chunk::Chunk;
 use crate::failure::{ErrorObject, Failure};
 use crate::finish::Finish;
 use crate::http1::Chunking;
-use crate::metrics::Snapshot;
+use crate::metrics::{Series, Snapshot};
 use crate::request::{Endpoint, Known, Message, Request, UsagePolicy};
 
 /// A server at a version.
@@ -615,10 +616,18 @@ impl Dialect {
         sglang::models::encode_one(models, name, out);
     }
 
+    /// Upper bounds of the buckets of a series on the metrics page.
+    pub fn bounds(self, series: Series) -> &'static [u64] {
+        match self {
+            Self::Sglang(_) => sglang::metrics::bounds(series),
+            Self::Vllm(_) => series.bounds(),
+        }
+    }
+
     /// Appends the metrics page.
     pub fn encode_metrics(self, snapshot: &Snapshot<'_>, out: &mut String) {
         match self {
-            Self::Sglang(_) => vllm::metrics::encode(vllm::PROFILES[0].cache_config, snapshot, out),
+            Self::Sglang(_) => sglang::metrics::encode(snapshot, out),
             Self::Vllm(profile) => vllm::metrics::encode(profile.cache_config, snapshot, out),
         }
     }

@@ -47,7 +47,12 @@ pub(crate) fn write_head(parser: Parser, head: &Head<'_>, out: &mut Vec<u8>) {
         .or(kind)
         .filter(|kind| !kind.is_empty())
     {
-        http1::write_header("content-type", kind, out);
+        let name = if headers.is_capitalised && parser == Parser::H11 {
+            "Content-Type"
+        } else {
+            "content-type"
+        };
+        http1::write_header(name, kind, out);
     }
     write_headers(&headers.middle, out);
     if !headers.without_vary {

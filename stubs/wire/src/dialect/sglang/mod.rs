@@ -8,6 +8,7 @@ pub mod info;
 mod lists;
 mod logprobs;
 pub(super) mod messages_request;
+pub(super) mod metrics;
 pub(super) mod models;
 pub mod moment;
 pub(super) mod native;

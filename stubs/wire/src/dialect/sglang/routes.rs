@@ -47,6 +47,6 @@ pub(crate) const ROUTES: &[Entry] = &[
     entry(&["POST"], "/api/generate", Route::OllamaGenerate),
     entry(&["POST"], "/api/chat", Route::OllamaChat),
     entry(&["GET"], "/api/tags", Route::OllamaTags),
-    entry(&["GET"], "/metrics", Route::Metrics),
+    entry(&["GET"], "/metrics", Route::MetricsBelow),
     entry(&["POST"], "/echo", Route::Echo),
 ];
