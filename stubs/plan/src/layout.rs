@@ -10,7 +10,7 @@ use wire::finish::{Finish, FinishReason};
 use wire::http1;
 
 use crate::script::CutKind;
-use crate::timeline::{Kind, Plan, Step, Track};
+use crate::timeline::{self, Kind, Plan, Remains, Step, Track};
 
 /// How an answer's moments become events.
 pub(crate) trait Layout: fmt::Debug + Send {
@@ -53,6 +53,14 @@ impl Queue {
             bytes: u32::try_from(bytes.len()).expect("an event is shorter than 4 GiB"),
         };
         self.events.push_back((step, bytes));
+    }
+
+    /// Sends all by a moment.
+    fn hurry(&mut self, now: Duration) {
+        self.due = self.due.min(now);
+        for (step, _) in &mut self.events {
+            step.due = step.due.min(now);
+        }
     }
 
     /// Ends the body without its last chunk.
@@ -108,6 +116,29 @@ impl Laid {
         Some(step)
     }
 
+    /// Ends the answer with the step that is under way at a moment.
+    pub(crate) fn abort(&mut self, now: Duration, choices: &[u32]) -> Option<Remains> {
+        if self.is_over || !choices.contains(&0) {
+            return None;
+        }
+        let is_ahead = self.queue.events.iter().any(|(step, _)| step.due > now);
+        let remains = self.moments.abort(now, is_ahead)?;
+        self.queue.hurry(now);
+        Some(remains)
+    }
+
+    /// Says that the request never ran.
+    pub(crate) fn silence(&mut self, now: Duration, finish: &Finish<'static>) -> Option<Remains> {
+        let Moments {
+            plan, track, step, ..
+        } = &mut self.moments;
+        if *step > 0 {
+            return None;
+        }
+        self.queue.hurry(now);
+        timeline::silence(plan, std::slice::from_mut(track), now, finish)
+    }
+
     fn fill(&mut self) {
         while self.queue.events.is_empty() && !self.is_over {
             self.is_over = self.moments.step(&mut *self.layout, &mut self.queue);
@@ -142,6 +173,16 @@ impl Moments {
     /// The engine fails before its first output.
     pub(crate) fn fails_at_once(&self) -> bool {
         self.track.fails_at_once()
+    }
+
+    /// Ends with the step that is under way at a moment, which may have been laid out ahead of it.
+    fn abort(&mut self, now: Duration, is_ahead: bool) -> Option<Remains> {
+        let laid_out = self.step.saturating_sub(usize::from(is_ahead));
+        let step = self.track.step_under_way(&self.plan, now)?.max(laid_out);
+        self.track.cut(step);
+        self.finish = FinishReason::Abort.into();
+        self.plan.latest = Some(now);
+        timeline::remains(&self.plan, std::slice::from_ref(&self.track), vec![0])
     }
 
     /// Runs to the end, the events going nowhere.

@@ -21,7 +21,7 @@ use crate::pace::Pace;
 use crate::script::CutKind;
 
 pub use cut::{Remain, Remains};
-pub(crate) use cut::{abort, retell, silence};
+pub(crate) use cut::{abort, remains, retell, silence};
 pub(crate) use events::Events;
 pub(crate) use track::{Opening, Track};
 
@@ -124,7 +124,7 @@ impl Timeline {
             Form::Chunks { events, .. } => {
                 events.renewed(now, |plan, tracks| abort(plan, tracks, now, choices))
             }
-            Form::Laid(_) => None,
+            Form::Laid(events) => events.abort(now, choices),
         }
     }
 
@@ -134,7 +134,7 @@ impl Timeline {
             Form::Chunks { events, .. } => {
                 events.renewed(now, |plan, tracks| silence(plan, tracks, now, finish))
             }
-            Form::Laid(_) => None,
+            Form::Laid(events) => events.silence(now, finish),
         }
     }
 
@@ -224,8 +224,8 @@ pub(crate) struct Plan {
     pub(crate) echo: Option<String>,
     pub(crate) endpoint: Endpoint,
     pub(crate) keep_alive: Option<Duration>,
-    /// When all of it is due, whatever the pace: it was given up.
-    pub(crate) latest: Duration,
+    /// When all of it is due, whatever the pace, if it was given up.
+    pub(crate) latest: Option<Duration>,
     /// The server's habits.
     pub(crate) manner: &'static Manner,
     pub(crate) pace: Pace,
@@ -261,12 +261,12 @@ impl Plan {
     /// When a step is due by which a choice has so many tokens.
     pub(crate) fn due(&self, step: usize, tokens: u64) -> Duration {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
-        if self.pauses.is_empty() {
-            return self.pace.due(step).min(self.latest);
+        if self.pauses.is_empty() && self.latest.is_none() {
+            return self.pace.due(step);
         }
         let waits = self.pauses.range(..tokens).map(|(_, wait)| *wait);
         let due = self.pace.due(step).saturating_add(waits.sum());
-        due.min(self.latest)
+        self.latest.map_or(due, |latest| latest.min(due))
     }
 }
 

@@ -56,7 +56,7 @@ impl<'a> Answer<'a> {
             echo: echo(request),
             endpoint: request.endpoint,
             keep_alive: stub.streaming.keep_alive,
-            latest: Duration::MAX,
+            latest: None,
             manner,
             pace: stub.engine.pace,
             pauses: BTreeMap::new(),

@@ -53,7 +53,7 @@ pub(crate) fn abort(
         }
     }
     if !goes_on {
-        plan.latest = now;
+        plan.latest = Some(now);
     }
     remains(plan, tracks, cut)
 }
@@ -79,7 +79,8 @@ pub(crate) fn silence(
     remains(plan, tracks, (0..tracks.len()).collect())
 }
 
-fn remains(plan: &Plan, tracks: &[Track], cut: Vec<usize>) -> Option<Remains> {
+/// What is left of an answer of which these choices were given up.
+pub(crate) fn remains(plan: &Plan, tracks: &[Track], cut: Vec<usize>) -> Option<Remains> {
     let remain = |number: usize| {
         let said = &tracks[number].said;
         Remain {
@@ -105,7 +106,7 @@ pub(crate) fn retell(extension: &mut Option<Box<Extension>>, tracks: &[Track]) {
 
 impl Track {
     /// The first step that is not due at a moment.
-    fn step_under_way(&self, plan: &Plan, now: Duration) -> Option<usize> {
+    pub(crate) fn step_under_way(&self, plan: &Plan, now: Duration) -> Option<usize> {
         let mut tokens = 0;
         self.said
             .outputs
@@ -118,7 +119,7 @@ impl Track {
     }
 
     /// Ends with a step.
-    fn cut(&mut self, step: usize) {
+    pub(crate) fn cut(&mut self, step: usize) {
         Arc::make_mut(&mut self.said).cut(step);
         let counts = self.reasoning_tokens.as_mut();
         if let Some(counts) = counts.filter(|counts| counts.len() > step + 1) {

@@ -177,6 +177,51 @@ proptest! {
 }
 
 #[test]
+fn streams_of_other_layouts_are_cut_alike() {
+    let stub = stub(NAMED);
+    let requests = [
+        (
+            "/v1/messages",
+            json!({"model": "echo", "max_tokens": 99, "stream": true, "messages": [{"role": "user", "content": "abcdef"}]}),
+        ),
+        ("/v1/responses", json!({"input": "abcdef", "stream": true})),
+    ];
+    for (path, body) in &requests {
+        for now in (0..100).step_by(5).map(Duration::from_millis) {
+            let mut uncut = (Vec::new(), Vec::new());
+            let mut reply = ask(&stub, path, body);
+            tell(&mut reply, now, &mut uncut);
+            let due = uncut.1.len();
+            tell(&mut reply, Duration::MAX, &mut uncut);
+            drop(reply);
+            let mut cut = (Vec::new(), Vec::new());
+            let mut reply = ask(&stub, path, body);
+            tell(&mut reply, now, &mut cut);
+            let remains = reply.body.abort(now, &[0]);
+            tell(&mut reply, Duration::MAX, &mut cut);
+            let tokens = |steps: &[Step]| -> u32 { steps.iter().map(|step| step.tokens).sum() };
+            if remains.is_none() {
+                // Nothing but the end is left, and that is laid out.
+                assert_eq!(cut, uncut);
+                assert_eq!(tokens(&cut.0), 6);
+                continue;
+            }
+            assert_eq!(cut.1[..due], uncut.1[..due]);
+            assert!(cut.1.ends_with(b"\r\n0\r\n\r\n"));
+            let steps = u32::try_from(now.as_millis() / ITL.as_millis()).unwrap();
+            assert_eq!(tokens(&cut.0), steps + 1, "{path} {now:?}");
+            assert!(cut.0.iter().all(|step| step.due <= now));
+        }
+        let mut reply = ask(&stub, path, body);
+        let mut told = (Vec::new(), Vec::new());
+        assert!(reply.body.give_up(stub.dialect, ITL * 9).is_some());
+        tell(&mut reply, ITL * 9, &mut told);
+        assert!(told.1.ends_with(b"\r\n0\r\n\r\n"));
+        assert_eq!(told.0.iter().map(|step| step.tokens).sum::<u32>(), 0);
+    }
+}
+
+#[test]
 fn what_waits_is_given_up_without_a_token() {
     let stub = stub(Limits {
         running: Some(1),
