@@ -275,8 +275,7 @@ impl Exchange {
             let late = self.elapsed.saturating_sub(step.due);
             worker.counters.count_late(late);
         }
-        let elapsed = self.waited + self.elapsed;
-        self.progress.wrote(&worker.counters, steps, elapsed);
+        self.progress.wrote(&worker.counters, steps, self.elapsed);
         if let Some(record) = &mut self.truth {
             let written = worker.shared.ns(self.begun + self.elapsed);
             let begun = worker.shared.ns(self.begun);

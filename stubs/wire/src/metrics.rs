@@ -253,6 +253,8 @@ pub struct Snapshot<'a> {
     pub process: Process,
     /// Choices that are being answered.
     pub running: u64,
+    /// Choices that wait for their turn.
+    pub waiting: u64,
 }
 
 #[cfg(test)]

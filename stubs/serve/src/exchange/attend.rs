@@ -1,6 +1,7 @@
 //! What others do to a request while it is answered: it gets its turn, or is given up.
 
 use std::task::Waker;
+use std::time::Duration;
 
 use plan::Remains;
 use plan::reply::Body;
@@ -52,13 +53,16 @@ impl Exchange {
         match turn {
             Turn::Waiting => {
                 watch.is_waiting = true;
+                self.progress.wait(&worker.counters);
                 return false;
             }
             Turn::Now if std::mem::take(&mut watch.is_waiting) => {
                 self.waited = now - self.begun;
                 self.begun = now;
+                self.progress.begin(&worker.counters, self.waited);
             }
-            Turn::Never | Turn::Now => {}
+            Turn::Never => self.progress.begin(&worker.counters, Duration::ZERO),
+            Turn::Now => {}
         }
         if aborted.len() == watch.aborted {
             return true;

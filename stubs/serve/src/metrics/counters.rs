@@ -53,6 +53,7 @@ pub(crate) struct Counters {
     pub(super) late: Late,
     pub(super) requests: Number,
     pub(super) running: Number,
+    pub(super) waiting: Number,
     counts: [Number; Counter::COUNT],
     /// By route, those that are none at the end, and then by method.
     handled: Vec<[OfMethod; METHODS.len()]>,
@@ -113,6 +114,7 @@ impl Counters {
             late: Late::default(),
             requests: Number::default(),
             running: Number::default(),
+            waiting: Number::default(),
             counts: Default::default(),
             handled: (0..=Route::COUNT).map(of_route).collect(),
             series: Series::ALL.map(|series| Observed::new(dialect.bounds(series))),
@@ -175,6 +177,7 @@ impl Counters {
             series.add_to(sum);
         }
         snapshot.running += self.running.value();
+        snapshot.waiting += self.waiting.value();
     }
 }
 

@@ -145,6 +145,7 @@ impl Metrics {
             model: &stub.names[0],
             process: process::read(),
             running: 0,
+            waiting: 0,
         };
         for counters in counters {
             counters.add_to(&mut snapshot);

@@ -14,7 +14,10 @@ use super::counters::Counters;
 pub(crate) struct Progress {
     works: Option<Arc<[Work]>>,
     choices: Choices,
+    is_waiting: bool,
     unfinished: u64,
+    /// How long it waited for its turn.
+    waited_ns: u64,
 }
 
 /// The first choice, mostly the only one, apart so that it costs no allocation.
@@ -54,7 +57,9 @@ impl Progress {
                 first: Choice::default(),
                 others: vec![Choice::default(); count.saturating_sub(1)],
             },
+            is_waiting: false,
             unfinished: count as u64,
+            waited_ns: 0,
         }
     }
 
@@ -78,12 +83,29 @@ impl Progress {
         self.works = Some(works.into());
     }
 
-    /// These steps were written so long after the request arrived.
+    /// The request waits for its turn.
+    pub(crate) fn wait(&mut self, counters: &Counters) {
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            counters.running.sub(self.unfinished);
+            counters.waiting.add(self.unfinished);
+        }
+    }
+
+    /// The request waits no more, having waited so long.
+    pub(crate) fn begin(&mut self, counters: &Counters, waited: Duration) {
+        if std::mem::take(&mut self.is_waiting) {
+            counters.waiting.sub(self.unfinished);
+            counters.running.add(self.unfinished);
+            self.waited_ns = nanoseconds(waited);
+        }
+    }
+
+    /// These steps were written so long after the request had its turn.
     pub(crate) fn wrote(&mut self, counters: &Counters, steps: &[Step], elapsed: Duration) {
         if self.unfinished == 0 {
             return;
         }
-        let now = nanoseconds(elapsed);
+        let now = self.waited_ns + nanoseconds(elapsed);
         let mut steps = steps;
         while let Some(step) = steps.first() {
             // Most steps come in long rows of the same.
@@ -105,7 +127,12 @@ impl Progress {
 
     /// Nothing more comes.
     pub(crate) fn end(&mut self, counters: &Counters) {
-        counters.running.sub(self.unfinished);
+        let gauge = if self.is_waiting {
+            &counters.waiting
+        } else {
+            &counters.running
+        };
+        gauge.sub(self.unfinished);
         self.unfinished = 0;
     }
 
@@ -145,6 +172,7 @@ impl Progress {
 
     /// An answer that was not streamed: its steps were not seen and count as planned.
     fn whole(&mut self, counters: &Counters, now: u64) {
+        let waited = self.waited_ns;
         for index in 0..=self.choices.others.len() {
             let (Some(work), Some(choice)) = (self.work(index), self.choices.get(index)) else {
                 return;
@@ -153,8 +181,8 @@ impl Progress {
             let each = work.tokens.checked_div(work.steps).unwrap_or(0);
             let first = work.tokens - each * gaps.min(work.tokens);
             choice.tokens = work.tokens;
-            choice.first_ns = nanoseconds(work.first_due);
-            choice.last_ns = nanoseconds(work.last_due);
+            choice.first_ns = waited + nanoseconds(work.first_due.min(work.last_due));
+            choice.last_ns = waited + nanoseconds(work.last_due);
             let decode = choice.last_ns.saturating_sub(choice.first_ns);
             begin(counters, &work, choice.first_ns, first);
             counters.add(Counter::GenerationTokens, work.tokens);
@@ -183,7 +211,7 @@ impl Progress {
         if std::mem::replace(&mut choice.is_over, true) {
             return;
         }
-        let choice = *choice;
+        let (choice, waited) = (*choice, self.waited_ns);
         if let Some(ended) = work.finish.and_then(ended_by) {
             counters.add(ended, 1);
         }
@@ -192,9 +220,9 @@ impl Progress {
         let gaps = choice.tokens.saturating_sub(1);
         for (series, value) in [
             (Series::EndToEnd, now),
-            (Series::QueueTime, 0),
-            (Series::PrefillTime, choice.first_ns),
-            (Series::InferenceTime, choice.last_ns),
+            (Series::QueueTime, waited),
+            (Series::PrefillTime, choice.first_ns.saturating_sub(waited)),
+            (Series::InferenceTime, choice.last_ns.saturating_sub(waited)),
             (Series::DecodeTime, decode),
             (Series::Preemptions, 0),
             (Series::PrefillComputed, computed),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Stub, fixtures};
+use crate::support::{Client, Stub, fixtures, post};
 use crate::waits::TruthFile;
 
 /// A stub of vLLM with the recorded scripts.
@@ -184,4 +184,40 @@ fn an_answer_that_nobody_waits_for_does_not_succeed() {
     let told = aborted.unwrap()["completion_tokens"].as_u64();
     let counted = count(&after, "vllm:generation_tokens_total", &[]);
     assert_eq!(told, Some(u64::from(counted)));
+}
+
+#[test]
+fn who_waits_for_a_turn_is_counted_apart() {
+    let pace = "steady:ttft=1ms,itl=1h";
+    let words = [
+        "vllm",
+        "--max-num-seqs",
+        "1",
+        "--drain",
+        "0s",
+        "--pace",
+        pace,
+    ];
+    let stub = Stub::start(words);
+    let [mut first, mut second] = [stub.client(), stub.client()];
+    for client in [&mut first, &mut second] {
+        let body = ask("a", &json!({"stream": true, "max_tokens": 1}));
+        client.send(post("/v1/chat/completions", &body).as_bytes());
+        assert!(client.read());
+    }
+    // Of one token, so the first is over at once.
+    assert!(first.response().is_some() && second.response().is_some());
+    let body = ask("ab", &json!({"stream": true}));
+    for client in [&mut first, &mut second] {
+        client.send(post("/v1/chat/completions", &body).as_bytes());
+        assert!(client.read());
+    }
+    let mut other = stub.client();
+    let page = page(&mut other);
+    let gauge = |name: &str| count(&page, name, &[]);
+    assert_eq!(gauge("vllm:num_requests_running"), 1);
+    assert_eq!(gauge("vllm:num_requests_waiting"), 1);
+    let queued = samples(&page, "vllm:request_queue_time_seconds_sum", &[])[0];
+    assert!(queued.parse::<f64>().unwrap() > 0.0, "{queued}");
+    stub.stop();
 }

@@ -39,6 +39,8 @@ pub(super) enum Value {
     Counted(Counter),
     /// Choices that are being answered.
     Running,
+    /// Choices that wait for their turn.
+    Waiting,
 }
 
 impl Sample {
@@ -79,13 +81,13 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "vllm:num_requests_waiting",
         help: "Number of requests waiting to be processed.",
-        kind: Kind::Gauge(&[Sample::new(Value::Constant(0.0))]),
+        kind: Kind::Gauge(&[Sample::new(Value::Waiting)]),
     },
     Family {
         name: "vllm:num_requests_waiting_by_reason",
         help: "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; 'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons equals vllm:num_requests_waiting.",
         kind: Kind::Gauge(&[
-            Sample::of("reason", "capacity", Value::Constant(0.0)),
+            Sample::of("reason", "capacity", Value::Waiting),
             Sample::of("reason", "deferred", Value::Constant(0.0)),
         ]),
     },

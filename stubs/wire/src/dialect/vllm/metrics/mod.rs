@@ -175,6 +175,7 @@ impl Page<'_> {
             Value::Constant(value) => value,
             Value::Counted(counter) => real(count(counter)),
             Value::Running => real(self.snapshot.running),
+            Value::Waiting => real(self.snapshot.waiting),
         }
     }
 
