@@ -22,6 +22,8 @@ pub struct UnderWay {
 pub struct Limits {
     /// Names are kept, so that a request can be given up, and none runs twice.
     pub keeps_names: bool,
+    /// A name may be given twice, and is nobody's then.
+    pub shares_names: bool,
     /// Requests that run at a time, if that is limited.
     pub running: Option<u64>,
     /// Requests that wait for their turn, if that is limited.
@@ -130,12 +132,15 @@ impl UnderWay {
         names: impl ExactSizeIterator<Item = &'n str>,
     ) -> Result<Ticket, Refused> {
         let choices = names.len();
-        let names: Vec<Arc<str>> = if self.limits.keeps_names {
+        let mut names: Vec<Arc<str>> = if self.limits.keeps_names {
             names.map(Into::into).collect()
         } else {
             Vec::new()
         };
         let mut state = self.state();
+        if self.limits.shares_names {
+            names.retain(|name| state.names.remove(name).is_none());
+        }
         for (number, name) in names.iter().enumerate() {
             if state.names.contains_key(name) || names[..number].contains(name) {
                 return Err(Refused::Duplicate(name.to_string()));
@@ -198,7 +203,10 @@ impl UnderWay {
     fn leave(&self, place: &Arc<Place>, names: &[Arc<str>]) {
         let mut state = self.state();
         for name in names {
-            state.names.remove(name);
+            let own = |named: &Named| Arc::ptr_eq(&named.place, place);
+            if state.names.get(name).is_some_and(own) {
+                state.names.remove(name);
+            }
         }
         let next = match place.news().turn {
             Turn::Never => None,
@@ -331,6 +339,7 @@ mod tests {
 
     const NAMED: Limits = Limits {
         keeps_names: true,
+        shares_names: false,
         running: None,
         queued: None,
     };
@@ -380,6 +389,22 @@ mod tests {
         );
         drop(first);
         enter(&under_way, &["a"]).expect("let in");
+    }
+
+    #[test]
+    fn a_name_given_twice_is_nobodys() {
+        let under_way = UnderWay::new(Limits {
+            shares_names: true,
+            ..NAMED
+        });
+        let first = enter(&under_way, &["1"]).expect("let in");
+        let second = enter(&under_way, &["1"]).expect("let in");
+        under_way.abort("1");
+        assert_eq!((first.look().1, second.look().1), (vec![], vec![]));
+        let third = enter(&under_way, &["1"]).expect("let in");
+        drop((first, second));
+        under_way.abort("1");
+        assert_eq!(third.look().1, [0]);
     }
 
     #[test]

@@ -293,6 +293,7 @@ impl Common {
         };
         let limits = Limits {
             keeps_names: dialect.manner().keeps_names,
+            shares_names: dialect.manner().shares_names,
             running: self.max_num_seqs,
             queued: None,
         };

@@ -175,6 +175,7 @@ impl SglangArgs {
         );
         stub.engine.under_way = Some(UnderWay::new(Limits {
             keeps_names: stub.dialect.manner().keeps_names,
+            shares_names: stub.dialect.manner().shares_names,
             running: self.max_running_requests.or(self.common.max_num_seqs),
             queued: self.max_queued_requests,
         }));

@@ -49,6 +49,8 @@ pub struct Manner {
     pub tells_choices: bool,
     /// Whose parsers find reasoning and tool calls.
     pub voices: Voices,
+    /// Several requests under way may have one name, by which none of them can then be given up.
+    pub shares_names: bool,
     /// `continuous_usage_stats` does nothing without `include_usage`.
     pub usage_needs_asking: bool,
     /// The head of an `OpenAI` stream is sent with its first event.

@@ -106,6 +106,7 @@ pub(super) const MANNER: Manner = Manner {
     },
     roles: Roles::WithText,
     routes: routes::ROUTES,
+    shares_names: false,
     tells_choices: true,
     usage_needs_asking: false,
     voices: Voices::Sglang,

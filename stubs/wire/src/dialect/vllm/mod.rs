@@ -188,6 +188,7 @@ pub(super) const MANNER: Manner = Manner {
     },
     roles: Roles::First,
     routes: routes::ROUTES,
+    shares_names: false,
     tells_choices: false,
     usage_needs_asking: true,
     voices: Voices::Vllm,

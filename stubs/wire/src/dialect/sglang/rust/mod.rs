@@ -28,6 +28,7 @@ pub(super) const MANNER: Manner = Manner {
     knows_origins: false,
     latin_names: false,
     routes: routes::ROUTES,
+    shares_names: true,
     whole_calls: true,
     ..super::MANNER
 };
