@@ -380,7 +380,6 @@ fn vllm_0_32_0_with_its_own_engine() {
 }
 
 #[test]
-#[ignore = "the dialect is being built"]
 fn sglang_0_5_23() {
     check(&SGLANG);
 }

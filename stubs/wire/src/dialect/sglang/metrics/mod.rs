@@ -284,6 +284,7 @@ mod tests {
             max_model_len: Some(64),
             model: "m",
             process: Process::default(),
+            waiting: 0,
             running: 2,
         };
         snapshot.counters[Counter::PromptTokens as usize] = 8;
