@@ -164,7 +164,7 @@ fn an_answer_that_nobody_waits_for_does_not_succeed() {
     let stub = start(&truth, &["--pace", "steady:ttft=0ms,itl=20ms"]);
     let mut leaver = stub.client();
     let body = ask("Say it. [[hello]]", &json!({"stream": true}));
-    leaver.send(crate::support::post("/v1/chat/completions", &body).as_bytes());
+    leaver.send(post("/v1/chat/completions", &body).as_bytes());
     assert!(leaver.read());
     let mut client = stub.client();
     let during = page(&mut client);
@@ -188,7 +188,6 @@ fn an_answer_that_nobody_waits_for_does_not_succeed() {
 
 #[test]
 fn who_waits_for_a_turn_is_counted_apart() {
-    let pace = "steady:ttft=1ms,itl=1h";
     let words = [
         "vllm",
         "--max-num-seqs",
@@ -196,7 +195,7 @@ fn who_waits_for_a_turn_is_counted_apart() {
         "--drain",
         "0s",
         "--pace",
-        pace,
+        "steady:ttft=1ms,itl=1h",
     ];
     let stub = Stub::start(words);
     let [mut first, mut second] = [stub.client(), stub.client()];
