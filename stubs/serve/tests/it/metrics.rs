@@ -212,11 +212,11 @@ fn who_waits_for_a_turn_is_counted_apart() {
         assert!(client.read());
     }
     let mut other = stub.client();
-    let page = page(&mut other);
-    let gauge = |name: &str| count(&page, name, &[]);
+    let shown = page(&mut other);
+    let gauge = |name: &str| count(&shown, name, &[]);
     assert_eq!(gauge("vllm:num_requests_running"), 1);
     assert_eq!(gauge("vllm:num_requests_waiting"), 1);
-    let queued = samples(&page, "vllm:request_queue_time_seconds_sum", &[])[0];
+    let queued = samples(&shown, "vllm:request_queue_time_seconds_sum", &[])[0];
     assert!(queued.parse::<f64>().unwrap() > 0.0, "{queued}");
     stub.stop();
 }
