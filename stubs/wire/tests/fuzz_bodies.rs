@@ -60,13 +60,26 @@ fn owned(seeds: &[&str]) -> Vec<String> {
     seeds.iter().map(|&seed| seed.to_owned()).collect()
 }
 
+/// Bodies of SGLang's routes.
+const ROUTES: &[&str] = &[
+    r#"{"model":"stub-model","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"}]},{"type":"function_call_output","call_id":"c","output":["b"]}],"tools":[{"type":"function","name":"f","parameters":{}}],"tool_choice":{"type":"function","name":"f"},"reasoning":{"effort":"low"}}"#,
+    r#"{"model":"m","max_tokens":5,"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"a"},{"type":"tool_use","id":"t","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"b"}]}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"tool","name":"f"},"thinking":{"type":"enabled","budget_tokens":2000}}"#,
+    r#"{"query":[1,2],"items":[[3],[4]],"label_token_ids":[[1],[2]],"temperature":0.5,"apply_softmax":true}"#,
+    r#"{"query":"a","items":["b"],"label_token_ids":[1,2]}"#,
+    r#"{"tokens":[[1,2],[3]],"prompt":["a","b"],"skip_special_tokens":false}"#,
+    r#"{"text":"<think>a</think>b","reasoning_parser":"qwen3","return_blocks":true,"tools":[{"type":"function","function":{"name":"f"}}]}"#,
+    r#"{"instances":[{"text":"a"},{"input_ids":[1]}],"parameters":{"sampling_params":{"n":2}},"server_args":{"a":1}}"#,
+    r#"{"model":"m","prompt":"a","system":"b","messages":[{"role":"user","content":"c"}],"options":{"num_predict":8,"stop":["x"]}}"#,
+];
+
 /// Request bodies, good and bad.
 fn requests() -> Vec<String> {
     let body = |line| -> String {
         let mut case: serde_json::Value = serde_json::from_str(line).expect("a case a line");
         serde_json::from_value(case["body"].take()).expect("a case has a body")
     };
-    CASES.lines().map(body).collect()
+    let routes = ROUTES.iter().map(|&body| body.to_owned());
+    CASES.lines().map(body).chain(routes).collect()
 }
 
 proptest! {

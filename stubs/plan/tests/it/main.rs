@@ -4,6 +4,7 @@
 
 mod aborts; // answers that are given up
 mod native; // frames of /generate
-mod routes; // responses and messages
+mod routes;
+mod sglang; // responses and messages
 mod support; // tokenizers, and a stub that is asked
 mod timelines; // chats and completions

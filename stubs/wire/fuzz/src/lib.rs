@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use wire::chunk::{Choice, Chunk, Gist, Reader, Samples};
+use wire::dialect::sglang::bodies;
 use wire::dialect::{Dialect, Encoder, Envelope};
+use wire::failure::Failure;
 use wire::http1::{BodyDecoder, Framing, RequestHead};
 use wire::json::Json;
 use wire::request::Endpoint;
@@ -63,11 +65,50 @@ pub fn request(data: &[u8]) {
             assert!(matches!(Json::parse(data), Ok(Json::Object(_))));
             continue;
         };
-        let mut answer = Vec::new();
-        failure.encode(&mut answer);
-        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("a refusal is JSON");
-        assert!(answer.is_object() && failure.status() == 400, "{answer}");
+        refusal(Dialect::VLLM, &failure);
     }
+    for failure in refusals(data) {
+        refusal(Dialect::SGLANG, &failure);
+    }
+}
+
+/// What SGLang refuses to read, on each of its routes.
+fn refusals(data: &[u8]) -> Vec<Failure> {
+    let (dialect, kind) = (Dialect::SGLANG, Some("application/json"));
+    let endpoints = ENDPOINTS.into_iter().chain([Endpoint::Generate]);
+    let read = endpoints.map(|endpoint| dialect.parse(endpoint, kind, data).map(drop));
+    let messages = |counts, reasons| {
+        dialect
+            .parse_messages(kind, data, counts, reasons)
+            .map(drop)
+    };
+    let served = ["stub-model".into()];
+    let response = |asked| dialect.check_response(&asked, &served);
+    let results = read.chain([
+        messages(false, true),
+        messages(true, false),
+        dialect.parse_responses(kind, data).and_then(response),
+        bodies::Detokenize::parse(kind, data).map(drop),
+        bodies::Ollama::chat(kind, data).map(drop),
+        bodies::Ollama::generate(kind, data).map(drop),
+        bodies::ParseFunctionCall::parse(kind, data).map(drop),
+        bodies::Score::parse(kind, data).map(drop),
+        bodies::SeparateReasoning::parse(kind, data).map(drop),
+        bodies::Tokenize::parse(kind, data).map(drop),
+        bodies::check_embeddings(kind, data, "/v1/rerank"),
+        bodies::check_internal_state(kind, data),
+        bodies::of_vertex(kind, data).map(drop),
+    ]);
+    results.filter_map(Result::err).collect()
+}
+
+/// A refusal is a JSON object.
+fn refusal(dialect: Dialect, failure: &Failure) {
+    let mut answer = Vec::new();
+    dialect.encode_failure(None, failure, &mut answer);
+    let answer: serde_json::Value = serde_json::from_slice(&answer).expect("a refusal is JSON");
+    let is_known = matches!(failure.status(), 400 | 404);
+    assert!(answer.is_object() && is_known, "{answer}");
 }
 
 /// The events of a stream do not depend on its cuts, and each that is one line can be sent again.

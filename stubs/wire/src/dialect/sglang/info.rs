@@ -325,7 +325,7 @@ pub fn encode_loads(
         timestamp: now.as_secs_f64(),
         dp_rank: 0,
         num_running_reqs: snapshot.running,
-        num_waiting_reqs: 0,
+        num_waiting_reqs: snapshot.waiting,
         num_waiting_uncached_tokens: 0,
         num_used_tokens: 0,
         num_total_tokens: 0,
@@ -356,7 +356,10 @@ pub fn encode_loads(
             kv_transfer_speed_gb_s: 0.0,
             kv_transfer_latency_ms: 0.0,
         },
-        queues: Queues::default(),
+        queues: Queues {
+            waiting: snapshot.waiting,
+            ..Queues::default()
+        },
     };
     let answer = AllLoads {
         timestamp: moment::written(now, 6, "+00:00"),

@@ -504,7 +504,7 @@ pub(super) const FAMILIES: &[Family] = &[
         help: "The number of requests in the waiting queue.",
         kind: Kind::Gauge(&[Sample {
             labels: &[],
-            value: Value::Constant(0.0),
+            value: Value::Waiting,
         }]),
         of: Of::Rank,
     },

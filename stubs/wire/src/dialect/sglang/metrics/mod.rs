@@ -76,6 +76,8 @@ enum Value {
     HitRate,
     /// Choices that are being answered.
     Running,
+    /// Choices that wait for their turn.
+    Waiting,
 }
 
 const ENDED: [Counter; 5] = [
@@ -216,6 +218,7 @@ impl Page<'_> {
             Value::HitRate if prompt == 0 => 0.0,
             Value::HitRate => real(cached) / real(prompt),
             Value::Running => real(snapshot.running),
+            Value::Waiting => real(snapshot.waiting),
         }
     }
 }
@@ -286,6 +289,7 @@ mod tests {
             process: Process::default(),
             waiting: 0,
             running: 2,
+            waiting: 1,
         };
         snapshot.counters[Counter::PromptTokens as usize] = 8;
         snapshot.counters[Counter::CachedTokens as usize] = 6;
