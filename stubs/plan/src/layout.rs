@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use wire::chunk::Choice;
-use wire::finish::{Finish, FinishReason};
+use wire::finish::Finish;
 use wire::http1;
 
 use crate::script::CutKind;
@@ -151,7 +151,6 @@ impl Laid {
 pub(crate) struct Moments {
     plan: Plan,
     track: Track,
-    finish: Finish<'static>,
     step: usize,
 }
 
@@ -160,7 +159,6 @@ impl Moments {
         Self {
             plan,
             track,
-            finish: FinishReason::Stop.into(),
             step: 0,
         }
     }
@@ -180,7 +178,6 @@ impl Moments {
         let laid_out = self.step.saturating_sub(usize::from(is_ahead));
         let step = self.track.step_under_way(&self.plan, now)?.max(laid_out);
         self.track.cut(step);
-        self.finish = FinishReason::Abort.into();
         self.plan.latest = Some(now);
         timeline::remains(&self.plan, std::slice::from_ref(&self.track), vec![0])
     }
@@ -197,7 +194,8 @@ impl Moments {
     fn step(&mut self, layout: &mut dyn Layout, events: &mut Queue) -> bool {
         let step = self.step;
         let Some(output) = self.track.said.outputs.get(step).copied() else {
-            layout.end(Ok(self.finish.clone()), events);
+            let finish = self.track.voice.finish(&self.track.said.finish);
+            layout.end(Ok(finish), events);
             return true;
         };
         if let Some(fault) = self.track.fault(step) {
@@ -209,11 +207,7 @@ impl Moments {
         let tokens = self.track.tokens + u64::from(output.tokens);
         events.due = self.plan.due(step, tokens);
         events.untold += output.tokens;
-        let end = &mut self.finish;
         self.track.chunks(step, &self.plan, |choice, _| {
-            if let Some(finish) = &choice.finish {
-                end.clone_from(finish);
-            }
             layout.moment(choice, events);
         });
         false

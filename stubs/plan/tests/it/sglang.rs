@@ -130,8 +130,8 @@ fn ollama_says_nothing_to_nothing_and_expects_no_refusal() {
     assert_eq!(said.len(), 2, "{lines}");
     assert!(said[0].contains(r#""response":"h","done":false,"done_reason":null"#));
     assert!(said[1].contains(r#""response":"","done":true,"done_reason":"stop""#));
-    let chat =
-        json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "stream": false});
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "stream": false,
+        "options": {"num_predict": 8}});
     let (_, answer) = asked("/api/chat", &chat);
     assert!(answer.contains(r#""message":{"role":"assistant","content":"hi","images":null}"#));
     assert!(!answer.contains(r#""context""#), "{answer}");
@@ -249,9 +249,9 @@ fn a_message_of_thoughts_and_calls_is_unsigned() {
     );
     let (_, answer) = whole(ask(&stub, "/v1/messages", &message("a", true, &tools)));
     assert!(!answer.contains("signature"), "{answer}");
-    assert!(answer.contains(
-        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":"#
-    ));
+    let end =
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":"#;
+    assert!(answer.contains(end), "{answer}");
 }
 
 #[test]
@@ -320,4 +320,7 @@ fn a_message_before_a_call_waits_and_is_a_commentary() {
         "{answer}"
     );
     assert!(answer.contains(r#""incomplete_details":{"reason":"max_output_tokens"}"#));
+    let plain = json!({"input": "a", "stream": true, "max_output_tokens": 3});
+    let (_, answer) = whole(ask(&stub, "/v1/responses", &plain));
+    assert!(answer.contains("event: response.incomplete"), "{answer}");
 }
