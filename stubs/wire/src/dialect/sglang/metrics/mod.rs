@@ -287,7 +287,6 @@ mod tests {
             max_model_len: Some(64),
             model: "m",
             process: Process::default(),
-            waiting: 0,
             running: 2,
             waiting: 1,
         };
