@@ -102,8 +102,8 @@ impl Said {
         }
     }
 
-    /// Ends with a step, given up.
-    pub(crate) fn cut(&mut self, step: usize) {
+    /// Ends with a step, given up, or with an error in place of the step.
+    pub(crate) fn cut(&mut self, step: usize, fails: bool) {
         self.outputs.truncate(step + 1);
         let reached = self.outputs[step];
         self.text = self.text[..reached.text_end()].into();
@@ -111,7 +111,7 @@ impl Said {
         let tokens = self.outputs.iter().map(|output| u64::from(output.tokens));
         self.tokens = tokens.sum();
         self.finish = FinishReason::Abort.into();
-        self.fault = None;
+        self.fault = fails.then_some(CutKind::GivenUp);
     }
 
     /// Merges steps as `grouping` says.
@@ -377,7 +377,7 @@ impl<'a> Speaker<'a> {
                 reason: FinishReason::Repetition,
                 stop_reason: Some(StopReason::Text("repetition_detected".into())),
             },
-            CutKind::Dead | CutKind::Error | CutKind::Raise => {
+            CutKind::Dead | CutKind::Error | CutKind::GivenUp | CutKind::Raise => {
                 self.fault = Some(cut.kind);
                 FinishReason::Error.into()
             }

@@ -177,7 +177,7 @@ impl Moments {
     fn abort(&mut self, now: Duration, is_ahead: bool) -> Option<Remains> {
         let laid_out = self.step.saturating_sub(usize::from(is_ahead));
         let step = self.track.step_under_way(&self.plan, now)?.max(laid_out);
-        self.track.cut(step);
+        self.track.cut(step, false);
         self.plan.latest = Some(now);
         timeline::remains(&self.plan, std::slice::from_ref(&self.track), vec![0])
     }

@@ -151,6 +151,8 @@ pub enum CutKind {
     Dead,
     /// The engine ends the answer with an error.
     Error,
+    /// The answer is given up, which is told as an error.
+    GivenUp,
     /// The engine's interface fails.
     Raise,
     /// The answer ends with finish reason `repetition`.
@@ -164,6 +166,7 @@ impl CutKind {
             Self::Abort => "abort",
             Self::Dead => "dead",
             Self::Error => "error",
+            Self::GivenUp => "given_up",
             Self::Raise => "raise",
             Self::Repetition => "repetition",
         }

@@ -241,6 +241,7 @@ impl CutKind {
     pub(crate) fn message(self, dead: &'static str) -> &'static str {
         match self {
             Self::Dead => dead,
+            Self::GivenUp => "client disconnected",
             Self::Raise => "",
             Self::Abort | Self::Error | Self::Repetition => "Internal server error",
         }

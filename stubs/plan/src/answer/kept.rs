@@ -33,14 +33,21 @@ impl Whole {
         let kept = self.kept.as_mut()?;
         let ids = |track: &Track| track.said.ids.len();
         let before: Vec<usize> = kept.tracks.iter().map(ids).collect();
-        let remains = cut(kept)?;
+        let mut remains = cut(kept)?;
         for remain in &remains.choices {
             kept.renew(remain.index, before[remain.index]);
         }
         kept.answer.usage = Some(remains.usage);
         timeline::retell(&mut kept.answer.extension, &kept.tracks);
         self.bytes.clear();
-        kept.encoder.whole(&kept.answer, &mut self.bytes);
+        let (dialect, endpoint) = (kept.encoder.dialect(), kept.plan.endpoint);
+        match dialect.given_up(endpoint) {
+            None => kept.encoder.whole(&kept.answer, &mut self.bytes),
+            Some(failure) => {
+                remains.status = Some(failure.status());
+                dialect.encode_failure(Some(endpoint), &failure, &mut self.bytes);
+            }
+        }
         self.due = timeline::whole_due(&kept.plan, &kept.tracks);
         let tokens = remains.usage.completion_tokens.unwrap_or(0);
         self.tokens = u32::try_from(tokens).unwrap_or(u32::MAX);

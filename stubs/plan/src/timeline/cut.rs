@@ -17,6 +17,8 @@ use crate::pace::Pace;
 pub struct Remains {
     /// The choices that were, by their numbers.
     pub choices: Vec<Remain>,
+    /// The status of an answer that has become a failure.
+    pub status: Option<u16>,
     /// Usage of all choices.
     pub usage: Usage,
 }
@@ -46,7 +48,7 @@ pub(crate) fn abort(
     for (number, track) in tracks.iter_mut().enumerate() {
         match track.step_under_way(plan, now) {
             Some(step) if choices.contains(&index(number)) => {
-                track.cut(step);
+                track.cut(step, plan.manner.fails_given_up);
                 cut.push(number);
             }
             step => goes_on |= step.is_some(),
@@ -92,6 +94,7 @@ pub(crate) fn remains(plan: &Plan, tracks: &[Track], cut: Vec<usize>) -> Option<
     };
     (!cut.is_empty()).then(|| Remains {
         choices: cut.into_iter().map(remain).collect(),
+        status: None,
         usage: total_usage(plan, tracks),
     })
 }
@@ -119,8 +122,8 @@ impl Track {
     }
 
     /// Ends with a step.
-    pub(crate) fn cut(&mut self, step: usize) {
-        Arc::make_mut(&mut self.said).cut(step);
+    pub(crate) fn cut(&mut self, step: usize, fails: bool) {
+        Arc::make_mut(&mut self.said).cut(step, fails);
         let counts = self.reasoning_tokens.as_mut();
         if let Some(counts) = counts.filter(|counts| counts.len() > step + 1) {
             *counts = counts[..=step].into();

@@ -82,21 +82,31 @@ impl Exchange {
     /// What was decided of the answer is so no more.
     fn cut_to(&mut self, worker: &Worker, remains: &Remains) {
         self.progress.cut(remains);
-        if let (Some(watch), Body::Whole(whole)) = (&self.watch, &self.body) {
+        if let (Some(watch), Body::Whole(whole)) = (&mut self.watch, &self.body) {
             let content = Content::Json(whole.bytes.len());
             let (_, date) = worker.date(Instant::now());
             self.output.bytes.clear();
+            if let Some(status) = remains.status {
+                watch.head.status = status;
+            }
             watch
                 .head
                 .write(worker, content, &date, &mut self.output.bytes);
             if let Some(asked) = &mut self.asked {
                 asked.response_bytes = whole.bytes.len() as u64;
+                asked.status = remains.status.unwrap_or(asked.status);
             }
         }
         let Some(record) = &mut self.truth else {
             return;
         };
+        record.status = remains.status.unwrap_or(record.status);
         let facts = &mut record.facts;
+        if worker.stub.dialect.manner().fails_given_up {
+            facts.finish_reason = None;
+            facts.usage = None;
+            return;
+        }
         if remains.choices.iter().any(|choice| choice.index == 0) {
             facts.finish_reason = Some(FinishReason::Abort.as_str());
         }

@@ -228,7 +228,7 @@ fn of_process(worker: &Worker, route: Route, arrived: &Arrived<'_>) -> Reply {
 pub(super) struct Saved {
     closing: Closing,
     headers: Headers,
-    status: u16,
+    pub(super) status: u16,
 }
 
 impl Saved {

@@ -18,6 +18,8 @@ pub struct Manner {
     pub ends_repeat: bool,
     /// The finish names the end token, whichever it is.
     pub ends_tell_token: bool,
+    /// An answer that is given up ends with an error in place of what is left, not with a finish.
+    pub fails_given_up: bool,
     /// Where a chat's finish stands.
     pub finishes: Finishes,
     /// What is held back while a stop string may follow.

@@ -338,6 +338,14 @@ impl Dialect {
         sglang::native::unstarted(is_full)
     }
 
+    /// The failure that an answer ends in that is given up, where it does.
+    pub fn given_up(self, endpoint: Endpoint) -> Option<Failure> {
+        match self {
+            Self::Sglang(profile) => profile.front.given_up(endpoint),
+            Self::Vllm(_) => None,
+        }
+    }
+
     /// The answer to a request without a prompt.
     pub fn no_prompts(self, endpoint: Endpoint) -> Failure {
         match self {

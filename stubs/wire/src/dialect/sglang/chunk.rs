@@ -13,6 +13,7 @@ use crate::request::Endpoint;
 
 use super::logprobs::ChatLogprobs;
 use super::native::Told;
+use super::rust::refusal::{GIVEN_UP, given_up};
 use super::usage::FullUsage;
 use super::{Front, completion, native, rust};
 
@@ -28,7 +29,7 @@ pub(crate) fn encode(
         return rust::encode(envelope, chunk, out);
     }
     if let Some(message) = &chunk.error {
-        return error_event(message, out);
+        return error_event(envelope.endpoint, message, out);
     }
     match envelope.endpoint {
         Endpoint::Chat => chat(envelope, chunk, out),
@@ -38,14 +39,21 @@ pub(crate) fn encode(
 }
 
 /// An error in place of the rest of a stream, written with Python's default spacing.
-fn error_event(message: &str, out: &mut Vec<u8>) {
+fn error_event(endpoint: Endpoint, message: &str, out: &mut Vec<u8>) {
+    let (kind, code) = match message {
+        GIVEN_UP if endpoint == Endpoint::Generate => {
+            return rust::refusal::encode(Some(endpoint), &given_up(endpoint), out);
+        }
+        GIVEN_UP => ("499", 499),
+        _ => ("SERVICE_UNAVAILABLE", 503),
+    };
     let error = StreamError {
         error: FlatError {
             object: "error",
             message,
-            kind: "SERVICE_UNAVAILABLE",
+            kind,
             param: (),
-            code: 503,
+            code,
         },
     };
     let json = serde_json::to_vec(&error).expect("strings and numbers encode");

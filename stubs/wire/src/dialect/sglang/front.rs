@@ -98,6 +98,11 @@ impl Front {
         }
     }
 
+    /// The failure that an answer ends in that is given up, where it does.
+    pub(in crate::dialect) fn given_up(self, endpoint: Endpoint) -> Option<Failure> {
+        (self == Self::Rust).then(|| rust::refusal::given_up(endpoint))
+    }
+
     /// Adds the headers of a stream.
     pub(in crate::dialect) fn dress_stream(
         self,

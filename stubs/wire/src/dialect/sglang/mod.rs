@@ -83,6 +83,7 @@ pub(super) const MANNER: Manner = Manner {
     computes_in_turn: false,
     ends_repeat: true,
     ends_tell_token: true,
+    fails_given_up: false,
     finishes: Finishes::Behind,
     holds: Holds::Steps,
     keeps_names: true,

@@ -165,6 +165,7 @@ pub(super) const MANNER: Manner = Manner {
     computes_in_turn: false,
     ends_repeat: false,
     ends_tell_token: false,
+    fails_given_up: false,
     finishes: Finishes::WithText,
     holds: Holds::Characters,
     keeps_names: false,

@@ -25,6 +25,7 @@ use crate::request::{Endpoint, Request};
 pub(super) const MANNER: Manner = Manner {
     bare_refusals: true,
     computes_in_turn: true,
+    fails_given_up: true,
     knows_origins: false,
     latin_names: false,
     routes: routes::ROUTES,

@@ -90,6 +90,24 @@ fn flat(error: &ErrorObject) -> FlatError<'_> {
     }
 }
 
+/// What is said of an answer that was given up.
+pub(in crate::dialect::sglang) const GIVEN_UP: &str = "client disconnected";
+
+/// The failure that such an answer ends in.
+pub(crate) fn given_up(endpoint: Endpoint) -> Failure {
+    let error = ErrorObject {
+        message: GIVEN_UP.into(),
+        kind: "499",
+        param: None,
+        code: 499,
+    };
+    if endpoint != Endpoint::Chat {
+        return Failure::Error(error);
+    }
+    let json = serde_json::to_string(&flat(&error)).expect("strings and numbers encode");
+    Failure::Body { status: 499, json }
+}
+
 /// How a request is refused: by an event that is appended, behind a chat's role if true, or else by an
 /// answer of its own.
 pub(crate) fn refuse(
