@@ -300,6 +300,7 @@ mod tests {
             "sglang:prefill_effective_tokens_total{engine_type=\"unified\",mode=\"input\",model_name=\"m\",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"} 2.0",
             "sglang:cache_hit_rate{engine_type=\"unified\",model_name=\"m\",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"} 0.75",
             "sglang:num_running_reqs{engine_type=\"unified\",model_name=\"m\",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"} 2.0",
+            "sglang:num_queue_reqs{engine_type=\"unified\",model_name=\"m\",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"} 1.0",
             "sglang:queue_time_seconds_bucket{engine_type=\"unified\",le=\"0.0\",model_name=\"m\",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"} 3.0",
             "# TYPE sglang:context_len gauge",
             "sglang:routing_keys_active 0.0",
