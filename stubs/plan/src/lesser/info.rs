@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use serde::Serialize;
 use wire::dialect::Models;
 use wire::dialect::sglang::info::{Served, encode_model_info, encode_server_info};
 use wire::failure::Failure;
@@ -30,35 +29,12 @@ pub(super) fn health(stub: &Stub) -> Reply {
     reply
 }
 
-#[derive(Serialize)]
-struct Missing<'a> {
-    error: MissingModel<'a>,
-}
-
-#[derive(Serialize)]
-struct MissingModel<'a> {
-    message: String,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    param: &'a str,
-    code: &'a str,
-}
-
 /// One model by its name.
 pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<Reply, Failure> {
     let path = stub.front.path(call);
     let name = path.strip_prefix("/v1/models/").unwrap_or_default();
     if *name != *stub.names[0] {
-        let error = MissingModel {
-            message: format!("The model '{name}' does not exist"),
-            kind: "invalid_request_error",
-            param: "model",
-            code: "model_not_found",
-        };
-        return Err(Failure::Body {
-            status: 404,
-            json: serde_json::to_string(&Missing { error }).expect("strings encode"),
-        });
+        return Err(stub.dialect.missing_model(name));
     }
     let models = Models {
         created: context.created,
@@ -74,6 +50,7 @@ pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<R
 fn served(stub: &Stub) -> Served<'_> {
     Served {
         context: stub.engine.max_model_len,
+        in_brief: stub.dialect.manner().tells_in_brief,
         model: &stub.names[0],
         version: stub.dialect.version(),
     }

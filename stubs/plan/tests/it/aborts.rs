@@ -26,6 +26,7 @@ fn stub(limits: Limits) -> Stub {
 
 const NAMED: Limits = Limits {
     keeps_names: true,
+    shares_names: false,
     running: None,
     queued: None,
     shares_names: false,

@@ -53,6 +53,8 @@ pub struct Manner {
     pub voices: Voices,
     /// Several requests under way may have one name, by which none of them can then be given up.
     pub shares_names: bool,
+    /// Of itself it tells no more than its front end knows.
+    pub tells_in_brief: bool,
     /// `continuous_usage_stats` does nothing without `include_usage`.
     pub usage_needs_asking: bool,
     /// The head of an `OpenAI` stream is sent with its first event.

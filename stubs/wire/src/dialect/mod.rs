@@ -289,6 +289,14 @@ impl Dialect {
         }
     }
 
+    /// The answer to a request for a model that is not served, where one can be asked for.
+    pub fn missing_model(self, name: &str) -> Failure {
+        match self {
+            Self::Sglang(profile) => profile.front.missing_model(name),
+            Self::Vllm(profile) => vllm::refusal::unknown_model(profile, name, &[]),
+        }
+    }
+
     /// The answer to a prompt of `tokens` tokens beyond a context of `context`.
     pub fn prompt_too_long(self, tokens: u64, is_text: bool, context: u64) -> Failure {
         match self {

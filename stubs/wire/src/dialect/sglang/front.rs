@@ -70,6 +70,14 @@ impl Front {
         }
     }
 
+    /// The answer to a request for a model that is not served.
+    pub(in crate::dialect) fn missing_model(self, name: &str) -> Failure {
+        match self {
+            Self::Python(_) => refusal::missing_model(name),
+            Self::Rust => rust::refusal::missing_model(name),
+        }
+    }
+
     /// Appends a failure as the endpoint's routes write it.
     pub(in crate::dialect) fn encode_failure(
         self,

@@ -1,15 +1,17 @@
 //! What SGLang tells of itself: `/model_info`, `/server_info` and `/v1/loads`.
 
+mod loads; // what it does at a moment
+
+pub use loads::encode_loads;
+
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::json::{Json, Object};
-use crate::metrics::{Counter, Series, Snapshot};
 
-use super::moment;
+use super::rust;
 
 /// What a server was started with, and what its model's folder says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,12 +33,14 @@ pub struct Served<'a> {
     pub context: Option<u64>,
     /// The name that is served.
     pub model: &'a str,
+    /// It tells what the front end in Rust knows.
+    pub in_brief: bool,
     /// The server's version.
     pub version: &'static str,
 }
 
 /// The arguments of the recorded server, in its order.
-static ARGUMENTS: LazyLock<Object<'static>> =
+pub(super) static ARGUMENTS: LazyLock<Object<'static>> =
     LazyLock::new(
         || match Json::parse(include_bytes!("info/arguments.json")) {
             Ok(Json::Object(arguments)) => arguments,
@@ -46,9 +50,9 @@ static ARGUMENTS: LazyLock<Object<'static>> =
 /// `embedding` of a model that makes none.
 const EMBEDDING: &str = include_str!("info/embedding.json");
 /// Tokens that the recorded server's cache takes.
-const CAPACITY: u64 = 8192;
+pub(super) const CAPACITY: u64 = 8192;
 /// Requests that it runs at once.
-const MAX_RUNNING: u64 = 2048;
+pub(super) const MAX_RUNNING: u64 = 2048;
 /// Tokens that a prompt has less than the context.
 const HEADROOM: u64 = 6;
 /// What the server tells elsewhere, or not at all, of its state.
@@ -56,7 +60,7 @@ const NOT_OF_STATE: &str = "custom_sigquit_handler";
 
 impl Info {
     /// An argument's value.
-    fn argument(&self, name: &str) -> Argument<'_> {
+    pub(super) fn argument(&self, name: &str) -> Argument<'_> {
         let given = self.arguments.iter().find(|(known, _)| *known == name);
         match given {
             Some((_, value)) => Argument::Given(value),
@@ -68,7 +72,7 @@ impl Info {
 /// An argument's value: this server's, or the recorded one's.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
-enum Argument<'a> {
+pub(super) enum Argument<'a> {
     Given(&'a Value),
     Recorded(&'a Json<'a>),
 }
@@ -85,6 +89,13 @@ struct ModelInfo<'a> {
     reasoning_parser: Argument<'a>,
     tool_call_parser: Argument<'a>,
     disaggregation_mode: Argument<'a>,
+    #[serde(flatten)]
+    of_model: Option<OfModel<'a>>,
+}
+
+/// What its folder says of the model.
+#[derive(serde::Serialize)]
+struct OfModel<'a> {
     has_image_understanding: bool,
     has_audio_understanding: bool,
     model_type: Option<&'a str>,
@@ -104,12 +115,17 @@ pub fn encode_model_info(info: &Info, served: Served<'_>, out: &mut Vec<u8>) {
         reasoning_parser: info.argument("reasoning_parser"),
         tool_call_parser: info.argument("tool_call_parser"),
         disaggregation_mode: info.argument("disaggregation_mode"),
-        has_image_understanding: false,
-        has_audio_understanding: false,
-        model_type: info.model_type.as_deref(),
-        architectures: info.architectures.as_deref(),
+        of_model: (!served.in_brief).then_some(OfModel {
+            has_image_understanding: false,
+            has_audio_understanding: false,
+            model_type: info.model_type.as_deref(),
+            architectures: info.architectures.as_deref(),
+        }),
     };
     write(out, &answer);
+    if served.in_brief {
+        return;
+    }
     // What it says of embeddings is the same of all models that make none.
     out.pop();
     out.extend_from_slice(b",\"embedding\":");
@@ -119,7 +135,17 @@ pub fn encode_model_info(info: &Info, served: Served<'_>, out: &mut Vec<u8>) {
 
 /// Appends the JSON of `/server_info`.
 pub fn encode_server_info(info: &Info, served: Served<'_>, out: &mut Vec<u8>) {
+    if served.in_brief {
+        return write(out, &rust::info::ServerInfo { info, served });
+    }
     write(out, &ServerInfo { info, served });
+}
+
+impl Served<'_> {
+    /// Tokens of the longest prompt.
+    pub(super) fn longest(&self) -> Option<u64> {
+        self.context.map(|tokens| tokens.saturating_sub(HEADROOM))
+    }
 }
 
 fn write(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -133,7 +159,7 @@ struct ServerInfo<'a> {
 
 /// What it took to start: nothing.
 #[derive(serde::Serialize)]
-struct StartupTime {
+pub(super) struct StartupTime {
     load_weight: f64,
     kv_cache_allocation: f64,
     scheduler_e2e: f64,
@@ -143,7 +169,7 @@ struct StartupTime {
 }
 
 impl StartupTime {
-    fn new(with_tokenizer: bool) -> Self {
+    pub(super) fn new(with_tokenizer: bool) -> Self {
         Self {
             load_weight: 0.0,
             kv_cache_allocation: 0.0,
@@ -198,11 +224,7 @@ impl Serialize for ServerInfo<'_> {
         map.serialize_entry("launch_command", &self.info.launch_command)?;
         map.serialize_entry("status", "ready")?;
         map.serialize_entry("max_total_num_tokens", &CAPACITY)?;
-        let longest = self
-            .served
-            .context
-            .map(|tokens| tokens.saturating_sub(HEADROOM));
-        map.serialize_entry("max_req_input_len", &longest)?;
+        map.serialize_entry("max_req_input_len", &self.served.longest())?;
         map.serialize_entry("startup_time", &StartupTime::new(true))?;
         let layout = CacheLayout {
             enabled: false,
@@ -248,129 +270,6 @@ impl Serialize for State<'_> {
     }
 }
 
-#[derive(serde::Serialize)]
-struct AllLoads {
-    timestamp: String,
-    version: &'static str,
-    accelerator: (),
-    num_accelerators: u64,
-    loads: [Load; 1],
-}
-
-#[derive(serde::Serialize)]
-struct Load {
-    timestamp: f64,
-    dp_rank: u64,
-    num_running_reqs: u64,
-    num_waiting_reqs: u64,
-    num_waiting_uncached_tokens: u64,
-    num_used_tokens: u64,
-    num_total_tokens: u64,
-    num_active_tokens: u64,
-    num_prealloc_ready_tokens: u64,
-    max_total_num_tokens: u64,
-    max_running_requests: u64,
-    token_usage: f64,
-    gen_throughput: f64,
-    cache_hit_rate: f64,
-    utilization: f64,
-    total_prefill_uncached_tokens: u64,
-    total_prefill_busy_us: u64,
-    decode_moments: [f64; 6],
-    memory: LoadMemory,
-    disaggregation: Disaggregation,
-    queues: Queues,
-}
-
-#[derive(serde::Serialize)]
-struct LoadMemory {
-    weight_gb: f64,
-    kv_cache_gb: f64,
-    graph_gb: f64,
-    token_capacity: u64,
-}
-
-#[derive(serde::Serialize)]
-struct Disaggregation {
-    mode: &'static str,
-    prefill_bootstrap_queue_reqs: u64,
-    prefill_inflight_queue_reqs: u64,
-    decode_prealloc_queue_reqs: u64,
-    decode_transfer_queue_reqs: u64,
-    decode_retracted_queue_reqs: u64,
-    kv_transfer_speed_gb_s: f64,
-    kv_transfer_latency_ms: f64,
-}
-
-#[derive(Default, serde::Serialize)]
-struct Queues {
-    waiting: u64,
-    grammar: u64,
-    paused: u64,
-    retracted: u64,
-    prealloc_ready: u64,
-}
-
-/// Appends the JSON of `/v1/loads` at a moment since 1970.
-pub fn encode_loads(
-    version: &'static str,
-    snapshot: &Snapshot<'_>,
-    now: Duration,
-    out: &mut Vec<u8>,
-) {
-    let count = |counter: Counter| snapshot.counters[counter as usize];
-    let uncached = count(Counter::PromptTokens).saturating_sub(count(Counter::CachedTokens));
-    let prefill = &snapshot.distributions[Series::PrefillTime as usize];
-    let load = Load {
-        timestamp: now.as_secs_f64(),
-        dp_rank: 0,
-        num_running_reqs: snapshot.running,
-        num_waiting_reqs: snapshot.waiting,
-        num_waiting_uncached_tokens: 0,
-        num_used_tokens: 0,
-        num_total_tokens: 0,
-        num_active_tokens: 0,
-        num_prealloc_ready_tokens: 0,
-        max_total_num_tokens: CAPACITY,
-        max_running_requests: MAX_RUNNING,
-        token_usage: 0.0,
-        gen_throughput: 0.0,
-        cache_hit_rate: 0.0,
-        utilization: 0.0,
-        total_prefill_uncached_tokens: uncached,
-        total_prefill_busy_us: prefill.sum / 1000,
-        decode_moments: [0.0; 6],
-        memory: LoadMemory {
-            weight_gb: 0.0,
-            kv_cache_gb: 0.0,
-            graph_gb: 0.0,
-            token_capacity: CAPACITY,
-        },
-        disaggregation: Disaggregation {
-            mode: "null",
-            prefill_bootstrap_queue_reqs: 0,
-            prefill_inflight_queue_reqs: 0,
-            decode_prealloc_queue_reqs: 0,
-            decode_transfer_queue_reqs: 0,
-            decode_retracted_queue_reqs: 0,
-            kv_transfer_speed_gb_s: 0.0,
-            kv_transfer_latency_ms: 0.0,
-        },
-        queues: Queues {
-            waiting: snapshot.waiting,
-            ..Queues::default()
-        },
-    };
-    let answer = AllLoads {
-        timestamp: moment::written(now, 6, "+00:00"),
-        version,
-        accelerator: (),
-        num_accelerators: 1,
-        loads: [load],
-    };
-    write(out, &answer);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,6 +282,7 @@ mod tests {
         };
         let served = Served {
             context: Some(100),
+            in_brief: false,
             model: "m",
             version: "1",
         };

@@ -109,6 +109,7 @@ pub(super) const MANNER: Manner = Manner {
     routes: routes::ROUTES,
     shares_names: false,
     tells_choices: true,
+    tells_in_brief: false,
     usage_needs_asking: false,
     voices: Voices::Sglang,
     waits_with_head: true,

@@ -160,6 +160,34 @@ pub(crate) fn no_prompts(front: Front, endpoint: Endpoint) -> Failure {
     front.refused(message)
 }
 
+#[derive(Serialize)]
+struct Missing<'a> {
+    error: MissingModel<'a>,
+}
+
+#[derive(Serialize)]
+struct MissingModel<'a> {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    param: &'a str,
+    code: &'a str,
+}
+
+/// The answer to a request for a model that is not served.
+pub(super) fn missing_model(name: &str) -> Failure {
+    let error = MissingModel {
+        message: format!("The model '{name}' does not exist"),
+        kind: "invalid_request_error",
+        param: "model",
+        code: "model_not_found",
+    };
+    Failure::Body {
+        status: 404,
+        json: serde_json::to_string(&Missing { error }).expect("strings encode"),
+    }
+}
+
 /// The answer to a token id beyond the vocabulary's `size`.
 pub(crate) fn unknown_id(front: Front, id: u32, size: usize) -> Failure {
     // Ids are signed.

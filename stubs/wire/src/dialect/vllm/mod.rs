@@ -191,6 +191,7 @@ pub(super) const MANNER: Manner = Manner {
     routes: routes::ROUTES,
     shares_names: false,
     tells_choices: false,
+    tells_in_brief: false,
     usage_needs_asking: true,
     voices: Voices::Vllm,
     waits_with_head: false,

@@ -7,6 +7,7 @@ mod body;
 mod chat;
 mod completion;
 mod head;
+pub(super) mod info;
 pub(super) mod native;
 pub(crate) mod refusal;
 pub(crate) mod request;
@@ -30,6 +31,7 @@ pub(super) const MANNER: Manner = Manner {
     latin_names: false,
     routes: routes::ROUTES,
     shares_names: true,
+    tells_in_brief: true,
     whole_calls: true,
     ..super::MANNER
 };

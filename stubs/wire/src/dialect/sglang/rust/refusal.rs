@@ -53,6 +53,16 @@ pub(crate) fn check_messages(messages: &[Message<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The answer to a request for a model that is not served.
+pub(in crate::dialect::sglang) fn missing_model(name: &str) -> Failure {
+    Failure::Error(ErrorObject {
+        message: format!("The model `{name}` does not exist"),
+        kind: "BadRequestError",
+        param: None,
+        code: 404,
+    })
+}
+
 #[derive(Serialize)]
 struct Wrapped<E> {
     error: E,
