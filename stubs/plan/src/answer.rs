@@ -1,6 +1,7 @@
 //! The reply to a chat or completion request.
 
 mod choice;
+mod each;
 pub(crate) mod ids;
 mod kept;
 mod plain;
@@ -61,6 +62,9 @@ fn reply_to(
     let is_typed = dialect.is_typed(request, stub.parsers.tools.is_some());
     let prompt = match check::check(stub, request) {
         Ok(prompt) => prompt,
+        Err(_) if each::is_separate(stub, request) => {
+            return each::reply(stub, request, call, context);
+        }
         Err(failure) => return refused::reply(stub, request, is_typed, failure, context),
     };
     let mut reply = answered(stub, request, &prompt, call, context)?;

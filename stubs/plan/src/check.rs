@@ -10,7 +10,7 @@ use crate::prompt::{self, Counted};
 use crate::stub::Stub;
 
 /// Most choices of one request, of all its prompts.
-const MAX_CHOICES: i128 = 1 << 16;
+pub(crate) const MAX_CHOICES: i128 = 1 << 16;
 
 /// Checks what the schema cannot, and counts the prompt.
 pub(crate) fn check<'r>(stub: &Stub, request: &'r Request<'_>) -> Result<Counted<'r>, Failure> {

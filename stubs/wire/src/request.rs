@@ -1,5 +1,6 @@
 //! What a client asks for: the fields of a request body that change the answer.
 
+mod each;
 mod flat;
 mod known;
 mod usual;

@@ -125,7 +125,7 @@ impl<'a> Answer<'a> {
         let start = logprobs.and_then(|asked| usize::try_from(asked.start).ok());
         let most = start.unwrap_or(usize::MAX);
         let manner = self.plan.manner;
-        let mut all = if manner.computes_in_turn {
+        let mut all = if manner.separates_prompts {
             let one = |ids| cache.batch(std::slice::from_ref(ids), most);
             ids.iter().flat_map(one).collect()
         } else {

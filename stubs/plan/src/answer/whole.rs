@@ -15,7 +15,7 @@ use crate::timeline::{self, Track};
 use crate::voice::Voice;
 
 /// Longest answer that is not streamed.
-const MAX_WHOLE_BYTES: usize = 256 << 20;
+pub(super) const MAX_WHOLE_BYTES: usize = 256 << 20;
 /// What stands around the text of an answer, mostly less.
 pub(super) const AROUND: usize = 1 << 10;
 /// What a listed logprob takes, roughly.

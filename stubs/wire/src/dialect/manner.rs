@@ -12,8 +12,6 @@ pub struct Manner {
     pub bare_refusals: bool,
     /// A chat's role comes without content.
     pub bare_roles: bool,
-    /// Prompts of one request are computed in turn, so that the next finds the last in the cache.
-    pub computes_in_turn: bool,
     /// After an end token that is ignored the model says it again and again.
     pub ends_repeat: bool,
     /// The finish names the end token, whichever it is.
@@ -51,6 +49,9 @@ pub struct Manner {
     pub tells_choices: bool,
     /// Whose parsers find reasoning and tool calls.
     pub voices: Voices,
+    /// Prompts of one request are as many requests: the next finds the last in the cache, and each is refused
+    /// by itself.
+    pub separates_prompts: bool,
     /// Several requests under way may have one name, by which none of them can then be given up.
     pub shares_names: bool,
     /// Of itself it tells no more than its front end knows.

@@ -25,11 +25,11 @@ use crate::request::{Endpoint, Request};
 /// How it behaves where plans are made.
 pub(super) const MANNER: Manner = Manner {
     bare_refusals: true,
-    computes_in_turn: true,
     fails_given_up: true,
     knows_origins: false,
     latin_names: false,
     routes: routes::ROUTES,
+    separates_prompts: true,
     shares_names: true,
     tells_in_brief: true,
     whole_calls: true,
