@@ -29,7 +29,6 @@ const NAMED: Limits = Limits {
     shares_names: false,
     running: None,
     queued: None,
-    shares_names: false,
 };
 
 /// A request for so many choices.

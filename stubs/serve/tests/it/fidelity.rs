@@ -385,7 +385,6 @@ fn sglang_0_5_23() {
 }
 
 #[test]
-#[ignore = "the dialect is being built"]
 fn sglang_0_5_23_with_its_rust_front_end() {
     check(&SGLANG_RUST);
 }
