@@ -185,7 +185,6 @@ fn a_server_that_errs_is_told_what_is_different() {
 }
 
 #[test]
-#[ignore = "the dialect is being built"]
 fn our_stub_is_built_like_sglang() {
     let folder = fixtures().join("wire/sglang-0.5.23");
     let scripts = format!("script:{}", folder.join("scripts.json").display());
