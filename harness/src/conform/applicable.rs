@@ -43,6 +43,7 @@ pub(super) fn live_reason(
     }
     exchange_reason(recorded)
         .or_else(|| one_answer(recorded))
+        .or_else(|| cache(recorded))
         .or_else(|| engine(recorded, corpus))
         .or_else(|| model(recorded, facts))
 }
@@ -64,6 +65,14 @@ fn one_answer(recorded: &Recorded) -> Option<String> {
     let is_whole =
         whole.is_ok_and(|whole| whole.is_some_and(|whole| whole.length == recorded.response.len()));
     (!is_whole).then(|| "the recorded server ended the connection within the answer".into())
+}
+
+/// What depends on the prompts that the server has seen.
+fn cache(recorded: &Recorded) -> Option<String> {
+    let asks = b"\"return_cached_tokens_details\":true";
+    let mut parts = recorded.request.windows(asks.len());
+    let tells = parts.any(|part| part == asks);
+    tells.then(|| "needs an empty prefix cache: the answer tells what it had".into())
 }
 
 /// What only a scripted engine does.

@@ -30,7 +30,7 @@ fn recordings_of_sglang_hold_against_their_replay() {
         assert!(failed.is_empty(), "{config}:\n{}", failed.join("\n"));
         count += passed;
     }
-    assert!(count >= 590, "{count} passed");
+    assert!(count >= 586, "{count} passed");
 }
 
 /// Configuration and case, what is changed to what, and what is said of it.
