@@ -324,3 +324,79 @@ fn a_message_before_a_call_waits_and_is_a_commentary() {
     let (_, answer) = whole(ask(&stub, "/v1/responses", &plain));
     assert!(answer.contains("event: response.incomplete"), "{answer}");
 }
+
+/// Values where another is expected.
+fn odd_values() -> Vec<Value> {
+    vec![
+        json!(null),
+        json!([]),
+        json!({}),
+        json!(""),
+        json!("\u{10ffff}"),
+        json!([[]]),
+        json!([[u64::MAX]]),
+        json!([-1]),
+        json!({"a": null}),
+        json!(1.5e300),
+        json!([{"role": "user", "content": []}]),
+        json!([{"type": "function_call"}]),
+        json!(true),
+        json!(["", 1]),
+        json!([{"text": ""}]),
+    ]
+}
+
+const NAMES: &[&str] = &[
+    "input",
+    "messages",
+    "prompt",
+    "text",
+    "items",
+    "query",
+    "label_token_ids",
+    "tokens",
+    "instances",
+    "parameters",
+    "options",
+    "tools",
+    "tool_choice",
+    "system",
+    "max_tokens",
+    "max_output_tokens",
+    "thinking",
+    "reasoning",
+    "temperature",
+    "model",
+    "server_args",
+];
+
+#[test]
+fn any_body_has_an_answer() {
+    let stub = stub("hi");
+    let odd = odd_values();
+    let good = json!({"model": "echo", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}],
+        "input": "a", "prompt": "a", "text": "a", "items": "a", "label_token_ids": [1], "tokens": [1],
+        "instances": [{"text": "a"}], "reasoning_parser": "qwen3", "tool_call_parser": "hermes",
+        "documents": ["a"], "query": "a", "stream": false});
+    for entry in Dialect::SGLANG.manner().routes {
+        if !entry.methods.contains(&"POST") || entry.path == "/echo" {
+            continue;
+        }
+        for name in NAMES {
+            for value in &odd {
+                for stream in [false, true] {
+                    let mut body = good.clone();
+                    body[*name] = value.clone();
+                    body["stream"] = stream.into();
+                    let reply = ask(&stub, entry.path, &body);
+                    let known = matches!(reply.status, 200 | 400 | 404 | 500);
+                    assert!(known, "{} {body} {}", entry.path, reply.status);
+                    if let Body::Stream(mut timeline) = reply.body {
+                        let mut bytes = Vec::new();
+                        while timeline.step(&mut bytes).is_some() {}
+                    }
+                }
+            }
+        }
+    }
+}
