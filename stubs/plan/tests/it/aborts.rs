@@ -26,7 +26,6 @@ fn stub(limits: Limits) -> Stub {
 
 const NAMED: Limits = Limits {
     keeps_names: true,
-    shares_names: false,
     running: None,
     queued: None,
 };
