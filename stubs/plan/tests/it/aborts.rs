@@ -28,6 +28,7 @@ const NAMED: Limits = Limits {
     keeps_names: true,
     running: None,
     queued: None,
+    shares_names: false,
 };
 
 /// A request for so many choices.
