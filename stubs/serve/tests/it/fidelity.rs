@@ -151,6 +151,24 @@ impl Found {
     }
 }
 
+/// The responses of a case and of what goes on meanwhile; where a step was missed, since the machine was
+/// busy, it is tried again.
+fn patiently(corpus: &Corpus, configuration: &Configuration, case: &Case) -> Vec<Vec<u8>> {
+    let mut responses = meanwhile::exchanges(corpus, configuration, case);
+    for _ in 0..3 {
+        let mut found = Found::default();
+        let cases = std::iter::once(case).chain(case.aux.as_deref());
+        cases
+            .zip(&responses)
+            .for_each(|(case, ours)| found.add(corpus, case, ours));
+        if found.different.is_empty() {
+            break;
+        }
+        responses = meanwhile::exchanges(corpus, configuration, case);
+    }
+    responses
+}
+
 /// Both sides of a difference, each cut.
 fn short(how: &str) -> String {
     let cut = |line: &str| line.chars().take(150).collect::<String>();
@@ -168,7 +186,7 @@ fn compared(
         cases.partition(|case| corpus.native.is_some() && case.waits());
     let mut found = Found::default();
     std::thread::scope(|scope| {
-        let wait = |case| scope.spawn(move || meanwhile::exchanges(corpus, configuration, case));
+        let wait = |case| scope.spawn(move || patiently(corpus, configuration, case));
         let threads: Vec<_> = held.iter().map(wait).collect();
         if !plain.is_empty() {
             let stub = corpus.start(configuration, &[]);
