@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
-use wire::dialect::{Content, Models};
+use wire::dialect::Content;
 
 use wire::failure::Failure;
 use wire::request::Endpoint;
@@ -156,12 +156,7 @@ pub(crate) fn detail(status: u16, detail: &'static str) -> Reply {
 }
 
 fn models(stub: &Stub, context: &mut Context) -> Reply {
-    let models = Models {
-        created: context.created,
-        max_model_len: stub.engine.max_model_len,
-        names: &stub.names,
-        root: &stub.root,
-    };
+    let models = stub.models(context.created);
     let mut out = Vec::new();
     let random = &mut context.random;
     stub.dialect

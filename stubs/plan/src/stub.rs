@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vocab::Tokenizer;
 use wire::dialect::sglang::info::Info;
-use wire::dialect::{Dialect, Patterns};
+use wire::dialect::{Dialect, Models, Patterns};
 use wire::failure::Failure;
 use wire::http1::RequestHead;
 use wire::request::{Endpoint, Known, UsagePolicy};
@@ -246,6 +246,16 @@ impl Stub {
     pub fn decorate(&self, call: &Call<'_>, context: &mut Context, reply: &mut Reply) {
         self.front
             .decorate(self.dialect.manner(), call, context, reply);
+    }
+
+    /// What is told of the served models.
+    pub(crate) fn models(&self, created: u64) -> Models<'_> {
+        Models {
+            created,
+            max_model_len: self.engine.max_model_len,
+            names: &self.names,
+            root: &self.root,
+        }
     }
 
     /// Checks a request's model against the served names.

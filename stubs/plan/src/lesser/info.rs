@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use wire::dialect::Models;
 use wire::dialect::sglang::info::{Served, encode_model_info, encode_server_info};
 use wire::failure::Failure;
 
@@ -36,12 +35,7 @@ pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<R
     if *name != *stub.names[0] {
         return Err(stub.dialect.missing_model(name));
     }
-    let models = Models {
-        created: context.created,
-        max_model_len: stub.engine.max_model_len,
-        names: &stub.names,
-        root: &stub.root,
-    };
+    let models = stub.models(context.created);
     let mut out = Vec::new();
     stub.dialect.encode_model(&models, name, &mut out);
     Ok(Reply::json(200, out))

@@ -1,8 +1,28 @@
-//! `logprobs` of a completion, which all servers write alike.
+//! What all servers write alike of logprobs: those of a completion, the likeliest tokens of a chat.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::chunk::{TokenLogprob, TopLogprob};
+
+/// One of the likeliest tokens of a chat.
+#[derive(serde::Serialize)]
+pub(super) struct ChatTop<'a> {
+    token: &'a str,
+    logprob: f64,
+    bytes: &'a [u8],
+}
+
+impl<'a> ChatTop<'a> {
+    /// The likeliest at a token's place.
+    pub(super) fn all(token: &'a TokenLogprob) -> Vec<Self> {
+        let top = token.top.iter().map(|top| Self {
+            token: &top.token,
+            logprob: written(top.logprob),
+            bytes: &top.bytes,
+        });
+        top.collect()
+    }
+}
 
 /// The `logprobs` of a completion choice.
 #[derive(serde::Serialize)]

@@ -28,6 +28,22 @@ struct Form {
 }
 
 impl Known {
+    /// Reads a body the quick way, where it is like the last one or holds nothing but what is usual and
+    /// `is_sound`; `None` is for the whole schema.
+    pub(crate) fn read<'a>(
+        &mut self,
+        endpoint: Endpoint,
+        body: &'a [u8],
+        is_sound: impl Fn(&Request<'_>) -> bool,
+    ) -> Option<Box<Request<'a>>> {
+        let again = self.again(endpoint, body);
+        again.or_else(|| {
+            let usual = Request::usual(endpoint, body).filter(|request| is_sound(request))?;
+            self.learn(body, &usual);
+            Some(usual)
+        })
+    }
+
     /// Reads a body that differs from the last one in nothing but a text without escapes.
     pub(crate) fn again<'a>(&self, endpoint: Endpoint, body: &'a [u8]) -> Option<Box<Request<'a>>> {
         let form = self.0.as_ref()?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::chunk::{TokenLogprob, TopLogprob};
-use crate::dialect::logprobs::{TextLogprobs, TopByToken};
+use crate::dialect::logprobs::{ChatTop, TextLogprobs, TopByToken};
 
 /// `logprobs` of a chat.
 #[derive(Serialize)]
@@ -58,29 +58,17 @@ struct TypedToken<'a> {
     logprob: Option<f64>,
     token_id: u32,
     bytes: &'a [u8],
-    top_logprobs: Vec<TypedTop<'a>>,
-}
-
-#[derive(Serialize)]
-struct TypedTop<'a> {
-    token: &'a str,
-    logprob: f64,
-    bytes: &'a [u8],
+    top_logprobs: Vec<ChatTop<'a>>,
 }
 
 impl<'a> TypedChatLogprobs<'a> {
     pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
-        let top = |top: &'a TopLogprob| TypedTop {
-            token: &top.token,
-            logprob: top.logprob.into(),
-            bytes: &top.bytes,
-        };
         let content = tokens.iter().map(|token| TypedToken {
             token: &token.token,
             logprob: token.logprob.map(f64::from),
             token_id: token.id,
             bytes: &token.bytes,
-            top_logprobs: token.top.iter().map(top).collect(),
+            top_logprobs: ChatTop::all(token),
         });
         Self {
             content: content.collect(),

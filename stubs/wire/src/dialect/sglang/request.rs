@@ -29,14 +29,9 @@ pub(crate) fn parse<'a>(
             json: serde_json::json!({"error": message}).to_string(),
         });
     }
-    if let Some(request) = known.again(endpoint, body) {
-        return Ok(request);
-    }
-    let is_usual = |asked: Option<i128>| endpoint == Endpoint::Chat || asked != Some(0);
-    if let Some(request) = Request::usual(endpoint, body)
-        && is_usual(request.max_tokens())
-    {
-        known.learn(body, &request);
+    let is_sound =
+        |request: &Request<'_>| endpoint == Endpoint::Chat || request.max_tokens() != Some(0);
+    if let Some(request) = known.read(endpoint, body, is_sound) {
         return Ok(request);
     }
     let fields = match endpoint {

@@ -4,7 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::chunk::{TokenLogprob, TopLogprob};
-use crate::dialect::logprobs::{TextLogprobs, written};
+use crate::dialect::logprobs::{ChatTop, TextLogprobs, written};
 
 /// The `logprobs` of a chat choice.
 #[derive(Serialize)]
@@ -20,25 +20,13 @@ struct ChatToken<'a> {
     top_logprobs: Vec<ChatTop<'a>>,
 }
 
-#[derive(Serialize)]
-struct ChatTop<'a> {
-    token: &'a str,
-    logprob: f64,
-    bytes: &'a [u8],
-}
-
 impl<'a> ChatLogprobs<'a> {
     pub(super) fn new(tokens: &'a [TokenLogprob]) -> Self {
-        let top = |top: &'a TopLogprob| ChatTop {
-            token: &top.token,
-            logprob: written(top.logprob),
-            bytes: &top.bytes,
-        };
         let token = |token: &'a TokenLogprob| ChatToken {
             token: &token.token,
             logprob: token.logprob.map_or(0.0, written),
             bytes: &token.bytes,
-            top_logprobs: token.top.iter().map(top).collect(),
+            top_logprobs: ChatTop::all(token),
         };
         Self {
             content: tokens.iter().map(token).collect(),

@@ -16,14 +16,10 @@ pub(crate) fn parse<'a>(
     known: &mut Known,
 ) -> Result<Box<Request<'a>>, Failure> {
     check_content_type(content_type)?;
-    if let Some(request) = known.again(endpoint, body) {
-        return Ok(request);
+    match known.read(endpoint, body, |_| true) {
+        Some(request) => Ok(request),
+        None => parse_whole(endpoint, content_type, body),
     }
-    if let Some(request) = Request::usual(endpoint, body) {
-        known.learn(body, &request);
-        return Ok(request);
-    }
-    parse_whole(endpoint, content_type, body)
 }
 
 /// Reads any body; fails with the server's answer.

@@ -22,11 +22,7 @@ pub(crate) fn parse<'a>(
     if endpoint == Endpoint::Generate {
         return native(content_type, body);
     }
-    if let Some(request) = known.again(endpoint, body) {
-        return Ok(request);
-    }
-    if let Some(request) = Request::usual(endpoint, body).filter(|request| is_sound(request)) {
-        known.learn(body, &request);
+    if let Some(request) = known.read(endpoint, body, is_sound) {
         return Ok(request);
     }
     body::check(endpoint, body)?;
