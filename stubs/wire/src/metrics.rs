@@ -226,6 +226,8 @@ pub struct Process {
     pub max_fds: u64,
     /// Open files.
     pub open_fds: u64,
+    /// Its number.
+    pub pid: u32,
     /// Resident memory in bytes.
     pub resident_bytes: u64,
     /// When it started, in seconds since 1970.

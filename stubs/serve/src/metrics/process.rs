@@ -22,6 +22,7 @@ pub(super) fn read() -> Process {
         cpu_seconds: cpu::process().as_secs_f64(),
         max_fds: whole(number_behind(&limits, "Max open files").unwrap_or(0.0)),
         open_fds: open.map_or(0, |open| open.count() as u64),
+        pid: std::process::id(),
         resident_bytes: whole(kilobytes("VmRSS:")),
         start_seconds: boot
             .zip(ticks)

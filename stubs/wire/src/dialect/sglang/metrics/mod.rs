@@ -155,7 +155,7 @@ impl Page<'_> {
             Of::Model | Of::Server => {}
         }
         if of == Of::Process {
-            labels.push(format!("pid=\"{}\"", std::process::id()));
+            labels.push(format!("pid=\"{}\"", self.snapshot.process.pid));
         }
         labels.sort_unstable();
         let labels: Vec<&str> = labels.iter().map(AsRef::as_ref).collect();
