@@ -1,14 +1,17 @@
-//! Packs the recordings that `conform` sends into one compressed file for each corpus.
+//! Packs the recordings that `conform` sends into one compressed file for each corpus, and lists the
+//! scenarios of `gap`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const WIRE: &str = "../fixtures/wire";
+const GAPS: &str = "scenarios/gap";
 /// Fast, and within a tenth of the best.
 const LEVEL: u8 = 6;
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed={WIRE}");
+    println!("cargo::rerun-if-changed={GAPS}");
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut list = String::from("&[\n");
@@ -31,7 +34,27 @@ fn main() -> std::io::Result<()> {
         writeln!(list, "    ({name:?}, include_bytes!({path:?})),").expect("a String takes all");
     }
     list.push_str("]\n");
-    std::fs::write(out.join("corpora.rs"), list)
+    std::fs::write(out.join("corpora.rs"), list)?;
+    std::fs::write(out.join("gaps.rs"), gaps()?)
+}
+
+/// Names and texts of the scenarios, by name.
+fn gaps() -> std::io::Result<String> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(GAPS)? {
+        paths.push(std::fs::canonicalize(entry?.path())?);
+    }
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    let mut list = String::from("&[\n");
+    for path in paths {
+        let name = file_name(&path);
+        let name = name.trim_end_matches(".toml");
+        let path = path.display().to_string();
+        writeln!(list, "    ({name:?}, include_str!({path:?})),").expect("a String takes all");
+    }
+    list.push_str("]\n");
+    Ok(list)
 }
 
 fn folders(dir: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline roofline --scenario usage --report-dir report\n  stubline serve replay recorded"
+    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline gap\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline roofline --scenario usage --report-dir report\n  stubline serve replay recorded"
 )]
 struct Cli {
     /// What to log: a level, or a filter as in the environment
@@ -35,6 +35,8 @@ enum Command {
     /// Start embedded stubs, measure them, show the token gap and a short roofline (the default)
     #[command(after_help = "Example:\n  stubline demo")]
     Demo,
+    /// Reproduce and explain token-count gaps
+    Gap(Box<harness::gap::cli::Args>),
     /// Record a live server's bytes, or a client's traffic with it, into a fixture folder
     Record(Box<harness::capture::cli::Args>),
     /// Measure what servers and clients can do at most, with and without usage
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Some(Command::Conform(args)) => {
             harness::conform::cli::run(&args, &mut std::io::stdout().lock())
         }
+        Some(Command::Gap(args)) => harness::gap::cli::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Record(args)) => {
             harness::capture::cli::run(&args, &mut std::io::stdout().lock())
         }

@@ -3,7 +3,7 @@
 //! [`mod@bench`] runs a load and keeps a [`record`] of each request, [`count`] turns the recorded texts
 //! into tokens after the run, [`report`] turns both into numbers. [`cli`] is the `bench` command
 //! around them; nothing below it sees clap. [`capture`] records a server's bytes, [`conform`] holds a
-//! server against recorded ones.
+//! server against recorded ones, [`gap`] tells why two sides' token counts differ.
 
 pub mod arrival;
 pub mod bench;
@@ -14,6 +14,7 @@ pub mod count;
 pub mod cpu;
 pub mod dataset;
 mod error;
+pub mod gap;
 mod http;
 mod load;
 pub mod probe;

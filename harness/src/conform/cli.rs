@@ -120,7 +120,7 @@ impl Args {
 }
 
 /// Whether a name fits a pattern in which `*` stands for any text and `?` for any character.
-fn matches(glob: &str, name: &str) -> bool {
+pub(crate) fn matches(glob: &str, name: &str) -> bool {
     let mut parts = glob.chars();
     match parts.next() {
         None => name.is_empty(),

@@ -3,6 +3,7 @@
 
 mod answer;
 mod connection;
+mod heard;
 mod patience;
 mod request;
 mod stability;
@@ -32,6 +33,7 @@ use crate::http::Target;
 use crate::record::Record;
 use crate::totals::Totals;
 use answer::Form;
+pub(crate) use heard::Heard;
 use request::Requests;
 use stability::Windows;
 use tickets::Tickets;

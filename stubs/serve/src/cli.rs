@@ -76,6 +76,9 @@ pub(crate) struct Listening {
     /// Longest request head
     #[arg(long, default_value_t = 256 << 10, value_name = "BYTES")]
     max_head_bytes: usize,
+    /// Stop when the process that started this one ends
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
 }
 
 /// Flags of every stub.
@@ -119,9 +122,6 @@ pub struct Common {
     /// Close a connection that is idle so long between requests, 0s for never (default: 5s as uvicorn; echo and max: never)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     keep_alive_timeout: Option<Duration>,
-    /// Stop when the process that started this one ends
-    #[arg(long, hide = true)]
-    exit_with_parent: bool,
 }
 
 /// Flags of `serve echo`.
@@ -219,6 +219,10 @@ impl Listening {
     /// What they mean, all else as it is by default.
     pub(crate) fn config(self) -> anyhow::Result<Config> {
         ensure!(self.workers != Some(0), "--workers must be at least 1");
+        #[cfg(target_os = "linux")]
+        if self.exit_with_parent {
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Config {
             address: address(&self.host, self.port)?,
@@ -251,10 +255,6 @@ impl Common {
             self.tokens_per_chunk > 0,
             "--tokens-per-chunk must be at least 1"
         );
-        #[cfg(target_os = "linux")]
-        if self.exit_with_parent {
-            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        }
         ensure!(
             self.max_num_seqs != Some(0),
             "--max-num-seqs must be at least 1"

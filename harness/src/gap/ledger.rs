@@ -1,0 +1,314 @@
+//! Every basis of one answer, each with what parts it from the model's own tokens.
+
+use std::collections::BTreeMap;
+
+use vocab::Tokenizer;
+
+use super::basis::{Basis, What};
+use super::exchange::Exchange;
+use super::seen::{Kind, Spoken};
+use super::trace::{Trace, count};
+
+/// The counts of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) accounts: BTreeMap<Basis, Account>,
+    pub(super) content: i64,
+    pub(super) reasoning: i64,
+    pub(super) tool: i64,
+    /// The ids decode to the text, where there are any.
+    pub(super) ids_decode: Option<bool>,
+}
+
+/// A count, and how it comes from the number of the model's own tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    pub(super) tokens: i64,
+    pub(super) terms: BTreeMap<What, i64>,
+}
+
+impl Account {
+    fn new(tokens: i64, terms: &BTreeMap<What, i64>, more: &[(What, i64)]) -> Self {
+        let mut terms = terms.clone();
+        for &(what, tokens) in more {
+            *terms.entry(what).or_default() += tokens;
+        }
+        Self { tokens, terms }
+    }
+
+    fn plain(tokens: i64) -> Self {
+        Self {
+            tokens,
+            terms: BTreeMap::new(),
+        }
+    }
+
+    fn with(mut self, (what, tokens): (What, i64)) -> Self {
+        *self.terms.entry(what).or_default() += tokens;
+        self
+    }
+
+    /// What is left of it where the other's terms are taken away.
+    pub(super) fn less(&self, other: &Self) -> BTreeMap<What, i64> {
+        let mut terms = self.terms.clone();
+        for (&what, tokens) in &other.terms {
+            *terms.entry(what).or_default() -= tokens;
+        }
+        terms.retain(|_, tokens| *tokens != 0);
+        terms
+    }
+}
+
+impl Ledger {
+    /// Counts an exchange on every basis that there is.
+    pub(super) fn new(exchange: &Exchange<'_>) -> anyhow::Result<Self> {
+        let mut ledger = Self {
+            ids_decode: exchange.ids_decode(),
+            ..Self::default()
+        };
+        let scripted = signed(exchange.truth.completion_tokens);
+        let (trace, origin) = (exchange.trace()?, scripted.unwrap_or(0));
+        ledger.put(
+            origin,
+            Basis::Scripted,
+            scripted.map(|tokens| Account::new(tokens, &BTreeMap::new(), &[])),
+        );
+        ledger.texts(exchange, &trace, origin);
+        ledger.events(exchange, &trace, origin);
+        ledger.usages(exchange, origin);
+        ledger.prompt(exchange);
+        Ok(ledger)
+    }
+
+    /// Keeps an account; what its terms leave of it is unexplained.
+    fn put(&mut self, origin: i64, basis: Basis, account: Option<Account>) {
+        let Some(mut account) = account else {
+            return;
+        };
+        let rest = account.tokens - origin - account.terms.values().sum::<i64>();
+        if rest != 0 {
+            account.terms.insert(What::Unexplained, rest);
+        }
+        self.accounts.insert(basis, account);
+    }
+
+    fn texts(&mut self, exchange: &Exchange<'_>, trace: &Trace, origin: i64) {
+        let mut first = 0;
+        let mut others = 0;
+        for (index, spoken) in &exchange.seen.choices {
+            let [content, reasoning, tool] = parts(spoken, exchange.client);
+            self.content += content;
+            self.reasoning += reasoning;
+            self.tool += tool;
+            let whole = content + reasoning + tool;
+            if *index == 0 {
+                first = whole;
+            }
+            others += whole - parts(spoken, exchange.tokenizer).iter().sum::<i64>();
+        }
+        let whole = self.content + self.reasoning + self.tool;
+        let more = [(What::OtherTokenizer, others)];
+        let retokenized = Account::new(whole, &trace.terms, &more);
+        self.misread(exchange, &retokenized, origin, first);
+        self.put(origin, Basis::Retokenized, Some(retokenized));
+    }
+
+    /// What clients count that read the texts otherwise.
+    fn misread(&mut self, exchange: &Exchange<'_>, retokenized: &Account, origin: i64, first: i64) {
+        let (vocab, seen) = (&exchange.client.vocab, exchange.seen);
+        let (whole, terms) = (retokenized.tokens, &retokenized.terms);
+        let texts = seen.events.iter().flat_map(|event| &event.texts);
+        let per_chunk = texts.map(|text| count(vocab, text)).sum();
+        let per_chunk = Some(per_chunk).filter(|_| !seen.events.is_empty());
+        let frames = Some(count(vocab, &seen.frames)).filter(|_| !seen.frames.is_empty());
+        let joined = count(vocab, &seen.joined) + self.tool;
+        let twice = whole + count(vocab, &seen.said_twice);
+        for (basis, tokens, what) in [
+            (Basis::FirstChoice, Some(first), What::OtherChoices),
+            (Basis::JoinedChoices, Some(joined), What::JoinedChoices),
+            (Basis::FramesJoined, frames, What::RepeatedText),
+            (Basis::ReasoningTwice, Some(twice), What::RepeatedReasoning),
+            (Basis::PerChunk, per_chunk, What::ChunkBorders),
+        ] {
+            let account = tokens.map(|tokens| {
+                let beside = [(what, tokens - whole)];
+                Account::new(tokens, terms, &beside)
+            });
+            self.put(origin, basis, account);
+        }
+        let thoughts = (What::ReasoningUnread, -self.reasoning);
+        let unread = [thoughts, (What::ToolsUnread, -self.tool)];
+        let content = Account::new(self.content, terms, &unread);
+        self.put(origin, Basis::ContentOnly, Some(content));
+        if let Some(rendered) = exchange.through_template() {
+            let rest = (What::Template, rendered - whole + self.reasoning);
+            let account = Account::new(rendered, terms, &[thoughts, rest]);
+            self.put(origin, Basis::ThroughTemplate, Some(account));
+        }
+    }
+
+    fn events(&mut self, exchange: &Exchange<'_>, trace: &Trace, origin: i64) {
+        let events = &exchange.seen.events;
+        if events.is_empty() {
+            return;
+        }
+        let of = |kind| {
+            let alike = events.iter().filter(|event| event.kind == kind);
+            i64::try_from(alike.count()).expect("an answer has few events")
+        };
+        let mut terms = trace.terms.clone();
+        for what in [What::Retokenization, What::Arguments] {
+            terms.remove(&what);
+        }
+        let merged = of(Kind::Text) - (trace.arrived - trace.unfinished);
+        let more = [
+            (What::SplitCharacters, -trace.unfinished),
+            (What::Merged, merged),
+        ];
+        let chunks = Account::new(of(Kind::Text), &terms, &more);
+        let more = [
+            (What::RoleChunks, of(Kind::Role)),
+            (What::FinishChunks, of(Kind::Finish)),
+            (What::UsageChunks, of(Kind::Usage)),
+            (What::EmptyChunks, of(Kind::Empty)),
+        ];
+        let all = i64::try_from(events.len()).expect("an answer has few events");
+        self.put(
+            origin,
+            Basis::Events,
+            Some(Account::new(all, &chunks.terms, &more)),
+        );
+        self.put(origin, Basis::Chunks, Some(chunks));
+    }
+
+    fn usages(&mut self, exchange: &Exchange<'_>, origin: i64) {
+        let seen = exchange.seen;
+        let none = BTreeMap::new();
+        let from = |tokens: Option<i64>, what| {
+            tokens.map(|tokens| Account::new(tokens, &none, &[(what, tokens - origin)]))
+        };
+        let usage = signed(seen.heard.usage.and_then(|usage| usage.completion_tokens));
+        self.put(origin, Basis::Usage, from(usage, What::WrongUsage));
+        if let Some(usage) = usage.filter(|_| !seen.events.is_empty()) {
+            let all = seen.events.iter().filter_map(|event| signed(event.usage));
+            let all: i64 = all.sum();
+            let more = [
+                (What::WrongUsage, usage - origin),
+                (What::RepeatedUsage, all - usage),
+            ];
+            self.put(
+                origin,
+                Basis::UsageSummed,
+                Some(Account::new(all, &none, &more)),
+            );
+        }
+        let last = |is_read: fn(Kind) -> bool| {
+            let usages = seen.events.iter().filter(|event| is_read(event.kind));
+            signed(usages.filter_map(|event| event.usage).next_back())
+        };
+        for (basis, is_read) in [
+            (
+                Basis::UsageWithChoices,
+                (|kind| kind != Kind::Usage) as fn(Kind) -> bool,
+            ),
+            (Basis::UsageWithoutChoices, |kind| kind == Kind::Usage),
+            (Basis::UsageWithText, |kind| kind == Kind::Text),
+        ] {
+            self.put(origin, basis, from(last(is_read), What::PartialUsage));
+        }
+        let thoughts = signed(seen.heard.usage.and_then(|usage| usage.reasoning_tokens));
+        if let Some((usage, thoughts)) = usage.zip(thoughts) {
+            let more = [
+                (What::WrongUsage, usage - origin),
+                (What::ReasoningUnread, -thoughts),
+            ];
+            let rest = Account::new(usage - thoughts, &none, &more);
+            self.put(origin, Basis::UsageLessReasoning, Some(rest));
+        }
+        let ids = seen
+            .choices
+            .values()
+            .filter_map(|choice| choice.ids.as_ref());
+        let ids = ids.map(|ids| ids.len() as u64).reduce(|a, b| a + b);
+        self.put(origin, Basis::TokenIds, from(signed(ids), What::OtherIds));
+        self.put(
+            origin,
+            Basis::Requested,
+            from(signed(exchange.requested()), What::RequestedLength),
+        );
+    }
+
+    fn prompt(&mut self, exchange: &Exchange<'_>) {
+        let Some(origin) = signed(exchange.truth.prompt_tokens) else {
+            return;
+        };
+        self.put(origin, Basis::PromptScripted, Some(Account::plain(origin)));
+        let usage = exchange.seen.heard.usage.unwrap_or_default();
+        if let Some(tokens) = signed(usage.prompt_tokens) {
+            let wrong = (What::WrongUsage, tokens - origin);
+            let account = Account::plain(tokens).with(wrong);
+            self.put(origin, Basis::PromptUsage, Some(account));
+            let cached = usage.cache.and_then(|cache| signed(Some(cache.cached)));
+            let cached = cached.unwrap_or(0);
+            let rest = Account::plain(tokens - cached).with(wrong);
+            let rest = rest.with((What::CachedPrompt, -cached));
+            self.put(origin, Basis::PromptUncached, Some(rest));
+        }
+        let body = exchange.body;
+        let text = body["prompt"].as_str().or_else(|| body["text"].as_str());
+        match text {
+            Some(text) => self.plain_prompt(exchange, text, origin),
+            None => self.messages(exchange, origin),
+        }
+    }
+
+    fn plain_prompt(&mut self, exchange: &Exchange<'_>, text: &str, origin: i64) {
+        let [whole, bare] = [true, false].map(|special| encoded(exchange.client, text, special));
+        self.put(
+            origin,
+            Basis::PromptRetokenized,
+            Some(Account::plain(whole)),
+        );
+        let bare = Account::plain(bare).with((What::SpecialInPrompt, bare - whole));
+        self.put(origin, Basis::PromptText, Some(bare));
+    }
+
+    fn messages(&mut self, exchange: &Exchange<'_>, origin: i64) {
+        let Some([whole, alone]) = exchange.rendered() else {
+            return;
+        };
+        let whole_account = Account::plain(whole);
+        self.put(origin, Basis::PromptRetokenized, Some(whole_account));
+        let special = encoded(exchange.client, "", true);
+        let account = Account::plain(whole + special).with((What::SpecialInPrompt, special));
+        self.put(origin, Basis::PromptWithSpecial, Some(account));
+        let tools = (What::ToolsInPrompt, alone - whole);
+        let account = Account::plain(alone).with(tools);
+        self.put(origin, Basis::PromptMessages, Some(account));
+        let messages = exchange.body["messages"].as_array();
+        let texts = messages.into_iter().flatten();
+        let texts = texts.filter_map(|message| message["content"].as_str());
+        let text: i64 = texts.map(|text| count(&exchange.client.vocab, text)).sum();
+        let account = Account::plain(text).with(tools);
+        let account = account.with((What::Template, text - alone));
+        self.put(origin, Basis::PromptText, Some(account));
+    }
+}
+
+/// Tokens of the content, the reasoning and the tool calls.
+fn parts(spoken: &Spoken, tokenizer: &Tokenizer) -> [i64; 3] {
+    let vocab = &tokenizer.vocab;
+    let calls = spoken.calls.values();
+    let calls = calls.map(|call| count(vocab, &call.name) + count(vocab, &call.arguments));
+    let content = count(vocab, &spoken.content);
+    [content, count(vocab, &spoken.reasoning), calls.sum()]
+}
+
+fn encoded(tokenizer: &Tokenizer, text: &str, add_special_tokens: bool) -> i64 {
+    let ids = tokenizer.vocab.encode(text, add_special_tokens);
+    i64::try_from(ids.len()).unwrap_or(i64::MAX)
+}
+
+fn signed(tokens: Option<u64>) -> Option<i64> {
+    i64::try_from(tokens?).ok()
+}

@@ -1,0 +1,17 @@
+//! Why two sides' token counts differ: each cause played by a stub, counted by each basis, explained.
+//!
+//! A [`scenario`] says what a model says, how a server is started and what it is asked. It is played
+//! ([`play`]), read as clients read it ([`seen`]), counted ([`ledger`]), and each count is traced back
+//! to the tokens that the model said ([`trace`]). [`table`] prints the outcomes.
+
+mod basis;
+pub mod cli;
+mod exchange;
+mod files;
+mod ledger;
+mod outcome;
+mod play;
+mod scenario;
+mod seen;
+mod table;
+mod trace;
