@@ -73,11 +73,12 @@ const NOTES: &str = "\
 client       tokens of the text that arrived, by the client's own tokenizer, per sample
 server       completion_tokens of the usage chunk, per sample
 difference   client − server, paired by sample; ratio: all client tokens / all server tokens
-explained    end token: counted by the server, no text; tags: <think> and </think>, eaten by the parser";
+explained    end token: counted by the server, no text; tags: <think> and </think>, eaten by the parser
+             `stubline gap` plays and explains every known cause";
 
 fn scenarios() -> anyhow::Result<[Scenario; 3]> {
     let char = Arc::new(Tokenizer::named("char").expect("a built-in vocabulary"));
-    let bpe = Arc::new(Tokenizer::from_files(bpe_file).context("the embedded tokenizer")?);
+    let bpe = Arc::new(harness::gap::tokenizer("bpe")?);
     let prompts = dataset::parse(PROMPTS).context("the embedded prompts")?;
     let thoughts = (0..200).map(|number| Sample {
         id: format!("think-{number}"),
@@ -112,18 +113,6 @@ fn scenarios() -> anyhow::Result<[Scenario; 3]> {
             tokenizer: bpe,
         },
     ])
-}
-
-fn bpe_file(name: &str) -> Option<String> {
-    let text = match name {
-        "tokenizer.json" => include_str!("../fixtures/tokenizers/bpe/tokenizer.json"),
-        "chat_template.jinja" => include_str!("../fixtures/tokenizers/bpe/chat_template.jinja"),
-        "generation_config.json" => {
-            include_str!("../fixtures/tokenizers/bpe/generation_config.json")
-        }
-        _ => return None,
-    };
-    Some(text.to_owned())
 }
 
 fn max() -> Stub {

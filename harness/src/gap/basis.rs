@@ -161,6 +161,8 @@ pub(super) enum What {
     Template,
     /// Tools and template arguments.
     ToolsInPrompt,
+    /// Tools that the server writes otherwise than they were sent.
+    ToolsRewritten,
     /// Special tokens that the tokenizer puts around a prompt.
     SpecialInPrompt,
     /// Prompt tokens that a cache had.

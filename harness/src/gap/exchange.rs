@@ -119,27 +119,6 @@ impl Exchange<'_> {
         Some(turn? - empty?)
     }
 
-    /// Tokens of the prompt as the template renders it, and without tools and arguments.
-    pub(super) fn rendered(&self) -> Option<[i64; 2]> {
-        let template = self.client.template.as_ref()?;
-        let mut context = self.body["chat_template_kwargs"].clone();
-        if !context.is_object() {
-            context = json!({});
-        }
-        context["messages"] = self.body["messages"].clone();
-        context["add_generation_prompt"] = json!(true);
-        if self.body["tools"].is_array() {
-            context["tools"] = self.body["tools"].clone();
-        }
-        let bare = json!({"messages": self.body["messages"], "add_generation_prompt": true});
-        let counted = [context, bare].map(|context| {
-            let text = template.render(context).ok()?;
-            Some(count(&self.client.vocab, &text))
-        });
-        let [whole, alone] = counted;
-        Some([whole?, alone?])
-    }
-
     /// How many tokens a request allows.
     pub(super) fn requested(&self) -> Option<u64> {
         let body = self.body;

@@ -46,8 +46,11 @@ const FOLDERS: [Folder; 3] = [("bpe", BPE), ("bpe-bos", BPE), ("stub-model", STU
 /// The token that `bpe-bos` puts before a prompt.
 const BOS: (&str, u32) = ("<|endoftext|>", 4087);
 
-/// A tokenizer by its name in scenarios.
-pub(super) fn tokenizer(name: &str) -> anyhow::Result<Tokenizer> {
+/// A tokenizer by its name in scenarios: `bpe`, `bpe-bos`, `stub-model`, `char`, `byte` or `word`.
+///
+/// # Errors
+/// There is none of that name.
+pub fn tokenizer(name: &str) -> anyhow::Result<Tokenizer> {
     if let Some(tokenizer) = Tokenizer::named(name) {
         return Ok(tokenizer);
     }

@@ -6,6 +6,7 @@ use vocab::Tokenizer;
 
 use super::basis::{Basis, What};
 use super::exchange::Exchange;
+use super::prompt::Prompt;
 use super::seen::{Kind, Spoken};
 use super::trace::{Trace, count};
 
@@ -274,24 +275,32 @@ impl Ledger {
     }
 
     fn messages(&mut self, exchange: &Exchange<'_>, origin: i64) {
-        let Some([whole, alone]) = exchange.rendered() else {
+        let body = &exchange.scenario.request.body;
+        let Some(prompt) = Prompt::count(body, exchange.client) else {
             return;
         };
-        let whole_account = Account::plain(whole);
-        self.put(origin, Basis::PromptRetokenized, Some(whole_account));
+        let Prompt {
+            whole, messages, ..
+        } = prompt;
+        // Where the server is not SGLang the tools stay as they are.
+        let rewrites = exchange.scenario.server == "SGLang";
+        let given = if rewrites { prompt.rewritten } else { whole };
         let special = encoded(exchange.client, "", true);
-        let account = Account::plain(whole + special).with((What::SpecialInPrompt, special));
-        self.put(origin, Basis::PromptWithSpecial, Some(account));
-        let tools = (What::ToolsInPrompt, alone - whole);
-        let account = Account::plain(alone).with(tools);
-        self.put(origin, Basis::PromptMessages, Some(account));
-        let messages = exchange.body["messages"].as_array();
-        let texts = messages.into_iter().flatten();
-        let texts = texts.filter_map(|message| message["content"].as_str());
-        let text: i64 = texts.map(|text| count(&exchange.client.vocab, text)).sum();
-        let account = Account::plain(text).with(tools);
-        let account = account.with((What::Template, text - alone));
-        self.put(origin, Basis::PromptText, Some(account));
+        let tools = (What::ToolsInPrompt, messages - whole);
+        let template = (What::Template, prompt.text - messages);
+        let extra = (What::SpecialInPrompt, special);
+        for (basis, tokens, terms) in [
+            (Basis::PromptRetokenized, whole, &[][..]),
+            (Basis::PromptWithSpecial, whole + special, &[extra]),
+            (Basis::PromptMessages, messages, &[tools]),
+            (Basis::PromptText, prompt.text, &[tools, template]),
+        ] {
+            let account = Account::plain(tokens).with((What::ToolsRewritten, whole - given));
+            let account = terms
+                .iter()
+                .fold(account, |account, &term| account.with(term));
+            self.put(origin, basis, Some(account));
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Why two sides' token counts differ: each cause played by a stub, counted by each basis, explained.
 //!
-//! A [`scenario`] says what a model says, how a server is started and what it is asked. It is played
-//! ([`play`]), read as clients read it ([`seen`]), counted ([`ledger`]), and each count is traced back
-//! to the tokens that the model said ([`trace`]). [`table`] prints the outcomes.
+//! A `scenario` says what a model says, how a server is started and what it is asked. It is played
+//! (`play`), read as clients read it (`seen`), counted (`ledger`), and each count is traced back
+//! to the tokens that the model said (`trace`). `table` prints the outcomes.
 
 mod basis;
 pub mod cli;
@@ -11,7 +11,10 @@ mod files;
 mod ledger;
 mod outcome;
 mod play;
+mod prompt;
 mod scenario;
 mod seen;
 mod table;
 mod trace;
+
+pub use files::tokenizer;

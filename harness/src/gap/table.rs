@@ -58,9 +58,9 @@ pub(super) fn text(outcomes: &[Outcome]) -> String {
     for column in table.column_iter_mut().skip(2).take(10) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for (column, width) in [(0, 32), (1, 6), (12, 54)] {
-        let column = table.column_mut(column).expect("there are 13");
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+    let widths = [32, 8, 6, 7, 6, 7, 8, 7, 8, 7, 8, 8];
+    for (column, width) in table.column_iter_mut().zip(widths) {
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
     }
     let mut text = format!("{}\n\n{NOTES}\n\n{}", table.trim_fmt(), failures(outcomes));
     if failed(outcomes).next().is_none() {

@@ -267,3 +267,109 @@ fn arguments(block: &str) -> Option<Range<usize>> {
     let value: &RawValue = values.next()?.ok()?;
     Some(start..start + value.get().len())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::gap::files;
+    use crate::gap::seen::Call;
+
+    fn terms(script: &Value, sent: usize, spoken: &Spoken) -> Vec<(What, i64)> {
+        let tokenizer = files::tokenizer("bpe").unwrap();
+        let script = Script::choices(script, &tokenizer).unwrap();
+        let trace = script[0].trace(sent, spoken, &tokenizer.vocab);
+        let arrived =
+            [&spoken.content, &spoken.reasoning].map(|text| count(&tokenizer.vocab, text));
+        let calls = spoken.calls.values().map(|call| {
+            count(&tokenizer.vocab, &call.name) + count(&tokenizer.vocab, &call.arguments)
+        });
+        let arrived = arrived.iter().sum::<i64>() + calls.sum::<i64>();
+        let all: i64 = trace.terms.values().sum();
+        assert_eq!(i64::try_from(sent).unwrap() + all, arrived);
+        trace.terms.into_iter().collect()
+    }
+
+    fn said(text: &str) -> Value {
+        json!({"choices": [{"text": text}]})
+    }
+
+    fn spoken(reasoning: &str, content: &str) -> Spoken {
+        Spoken {
+            content: content.into(),
+            reasoning: reasoning.into(),
+            ..Spoken::default()
+        }
+    }
+
+    #[test]
+    fn tokens_without_text_have_a_reason_each() {
+        let script = said("<think>\nHi.\n</think>\n\nHello there.");
+        let all = Script::choices(&script, &files::tokenizer("bpe").unwrap()).unwrap()[0].len();
+        let eaten = terms(&script, all, &spoken("Hi.", "Hello there."));
+        assert_eq!(
+            eaten,
+            [
+                (What::EndToken, -1),
+                (What::Delimiters, -2),
+                (What::Whitespace, -2)
+            ]
+        );
+        let hidden = terms(&script, all, &spoken("", "\n\nHello there."));
+        assert_eq!(hidden[2].0, What::HiddenReasoning);
+        let stopped = Spoken {
+            stop: Some(Stop::Text),
+            ..spoken("\nHi.\n", "\n\nHello")
+        };
+        assert_eq!(
+            terms(&script, all - 2, &stopped),
+            [(What::StopString, -1), (What::Delimiters, -2)]
+        );
+        let cut = terms(&script, all - 1, &spoken("\nHi.\n", "\n\nHello"));
+        assert_eq!(cut, [(What::Delimiters, -2), (What::NotReceived, -2)]);
+    }
+
+    #[test]
+    fn a_call_is_its_structure_and_what_stands_in_it() {
+        let script =
+            said("Well.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":1}}\n</tool_call>");
+        let all = Script::choices(&script, &files::tokenizer("bpe").unwrap()).unwrap()[0].len();
+        let mut called = spoken("", "Well.\n");
+        let call = Call {
+            name: "f".into(),
+            arguments: "{\"a\": 1}".into(),
+        };
+        called.calls.insert(0, call);
+        let known: Vec<What> = terms(&script, all, &called)
+            .iter()
+            .map(|term| term.0)
+            .collect();
+        assert_eq!(
+            known,
+            [What::EndToken, What::ToolStructure, What::Arguments]
+        );
+        let dropped = terms(&script, all, &spoken("", "Well.\n"));
+        assert!(dropped.iter().any(|term| term.0 == What::DroppedCall));
+        let inline =
+            "Well.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":1}}\n</tool_call>";
+        assert_eq!(
+            terms(&script, all, &spoken("", inline)),
+            [(What::EndToken, -1)]
+        );
+    }
+
+    #[test]
+    fn letters_said_one_by_one_are_fewer_when_read() {
+        let script = json!({"choices": [{"text": "ab", "token_ids": [64, 65, 4088, 4089]}]});
+        let found = terms(&script, 4, &spoken("", "ab"));
+        assert_eq!(
+            found,
+            [
+                (What::EndToken, -1),
+                (What::SpecialTokens, -1),
+                (What::Retokenization, -1)
+            ]
+        );
+    }
+}
