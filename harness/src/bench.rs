@@ -71,6 +71,10 @@ pub struct Config {
     pub keep: Keep,
     /// Keep time and size of every event, where records are kept.
     pub keep_events: bool,
+    /// Keep the data of every event, where records are kept.
+    pub keep_data: bool,
+    /// Members that every request body gets besides the client's own.
+    pub extra_body: serde_json::Map<String, serde_json::Value>,
     /// Cores that the sending threads may use; by default those of the caller.
     pub cores: Option<Vec<usize>>,
     /// Show a progress bar where stderr is a terminal.
@@ -107,6 +111,8 @@ impl Config {
             interrupt: Arc::default(),
             keep: Keep::Records,
             keep_events: false,
+            keep_data: false,
+            extra_body: serde_json::Map::new(),
             cores: None,
             progress: false,
         }

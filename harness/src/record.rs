@@ -37,6 +37,8 @@ pub struct Record {
     pub said_ids: Option<Box<[u32]>>,
     /// Every event with its number of bytes, if events are kept.
     pub events: Box<[Event]>,
+    /// The data of every event but `[DONE]`, or the whole body, if data is kept.
+    pub data: Box<[Box<[u8]>]>,
 }
 
 /// A chunk that carried text, reasoning or a tool call.
@@ -164,6 +166,7 @@ pub(crate) mod tests {
             output_ids: None,
             said_ids: None,
             events: [].into(),
+            data: [].into(),
         }
     }
 

@@ -4,6 +4,8 @@
 //! (`play`), read as clients read it (`seen`), counted (`ledger`), and each count is traced back
 //! to the tokens that the model said (`trace`). `table` prints the outcomes.
 
+pub mod answer;
+pub mod attribution;
 mod basis;
 pub mod cli;
 mod exchange;

@@ -18,6 +18,17 @@ pub(super) struct Form {
     pub(super) is_stream: bool,
 }
 
+/// What is kept of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    /// The data of every event.
+    pub(super) data: bool,
+    /// Time and size of every event.
+    pub(super) events: bool,
+    /// Text, else it is only counted.
+    pub(super) texts: bool,
+}
+
 /// One answer under way; its memory is used again for the next.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
@@ -44,11 +55,11 @@ enum Body {
 #[derive(Debug, Default)]
 pub(super) struct Said {
     form: Form,
-    keep_events: bool,
-    /// Text is kept, else only counted.
-    keep_texts: bool,
+    kept: Kept,
     /// In UTF-8.
     pub(super) content: Vec<u8>,
+    /// Of each event, where it is kept.
+    pub(super) data: Vec<Box<[u8]>>,
     pub(super) detail: String,
     pub(super) events: Vec<Event>,
     pub(super) failure: Option<Failure>,
@@ -68,12 +79,10 @@ pub(super) struct Said {
 }
 
 impl Answer {
-    /// `keep_events` and `keep_texts` say what of it is kept.
-    pub(super) fn new(form: Form, keep_events: bool, keep_texts: bool) -> Self {
+    pub(super) fn new(form: Form, kept: Kept) -> Self {
         let said = Said {
             form,
-            keep_events,
-            keep_texts,
+            kept,
             ..Said::default()
         };
         Self {
@@ -89,6 +98,7 @@ impl Answer {
         self.whole.clear();
         let said = &mut self.said;
         said.content.clear();
+        said.data.clear();
         said.detail.clear();
         said.events.clear();
         said.failure = None;
@@ -187,7 +197,7 @@ impl Said {
         let Some(read) = read else {
             return false;
         };
-        self.took_in(data.len(), at);
+        self.took_in(data, at);
         if let Some(gist) = self.understood(read) {
             self.text(&gist, at);
         }
@@ -196,7 +206,7 @@ impl Said {
 
     /// Takes the data of an event or a whole body.
     fn chunk<'a>(&mut self, data: &'a [u8], at: u64, chunks: &mut Reader) -> Option<Gist<'a>> {
-        self.took_in(data.len(), at);
+        self.took_in(data, at);
         let read = if self.form.is_native {
             self.samples.read(data, chunks)
         } else {
@@ -220,10 +230,13 @@ impl Said {
         None
     }
 
-    fn took_in(&mut self, length: usize, at: u64) {
+    fn took_in(&mut self, data: &[u8], at: u64) {
         self.n_events += 1;
-        if self.keep_events {
-            self.events.push(Event(at, length as u64));
+        if self.kept.events {
+            self.events.push(Event(at, data.len() as u64));
+        }
+        if self.kept.data {
+            self.data.push(data.into());
         }
     }
 
@@ -233,7 +246,7 @@ impl Said {
             self.usage = gist.usage;
         }
         self.tool_calls |= gist.calls_tools;
-        if self.keep_texts {
+        if self.kept.texts {
             self.content.extend_from_slice(&gist.content);
             self.reasoning.extend_from_slice(&gist.reasoning);
         }
@@ -247,7 +260,7 @@ impl Said {
         }
         self.first_ns.get_or_insert(at);
         self.n_texts += 1;
-        if self.keep_texts {
+        if self.kept.texts {
             self.texts.push(TextChunk {
                 at_ns: at,
                 content: length(gist.content.len()),
@@ -274,7 +287,7 @@ impl Said {
             self.texts.retain(|chunk| chunk.content > 0);
             self.n_texts = self.texts.len() as u64;
         }
-        if self.keep_texts {
+        if self.kept.texts {
             self.content = text;
         }
     }
@@ -308,12 +321,18 @@ mod tests {
         is_stream: true,
     };
 
+    const ALL: Kept = Kept {
+        data: true,
+        events: true,
+        texts: true,
+    };
+
     fn read(status: u16, event_stream: bool, body: &str) -> Answer {
         read_as(CHUNKS, status, event_stream, body)
     }
 
     fn read_as(form: Form, status: u16, event_stream: bool, body: &str) -> Answer {
-        let mut answer = Answer::new(form, true, true);
+        let mut answer = Answer::new(form, ALL);
         let head = ResponseHead {
             status,
             framing: Framing::Chunked,
@@ -353,7 +372,8 @@ mod tests {
         assert_eq!(parts, [(0, 2), (2, 0), (0, 0)]);
         let think_ends = (role.len() + think.len() - 1) as u64;
         assert_eq!(said.texts[0].at_ns, think_ends);
-        assert_eq!(said.events.len(), 5);
+        assert_eq!((said.events.len(), said.data.len()), (5, 5));
+        assert!(think.contains(&*String::from_utf8_lossy(&said.data[1])));
         assert_eq!(said.done_ns, Some(stream.len() as u64 - 1));
         assert!(said.tool_calls);
     }
@@ -424,7 +444,7 @@ mod tests {
     fn an_answer_leaves_nothing_to_the_next() {
         let mut answer = read(200, true, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
         answer.clear();
-        let fresh = Answer::new(CHUNKS, true, true);
+        let fresh = Answer::new(CHUNKS, ALL);
         assert_eq!(format!("{answer:?}"), format!("{fresh:?}"));
     }
 }

@@ -4,7 +4,7 @@ use wire::chunk::Reader;
 use wire::http1::{BodyDecoder, ResponseHead};
 use wire::usage::Usage;
 
-use super::answer::{Answer, Form};
+use super::answer::{Answer, Form, Kept};
 use crate::record::{Failure, TextChunk};
 
 /// What the load loop makes of a response.
@@ -30,7 +30,11 @@ impl Heard {
             is_native,
             is_stream,
         };
-        let mut answer = Answer::new(form, false, true);
+        let kept = Kept {
+            texts: true,
+            ..Kept::default()
+        };
+        let mut answer = Answer::new(form, kept);
         let outcome = take(bytes, &mut answer);
         let said = answer.said;
         Self {

@@ -32,7 +32,7 @@ use crate::error::UsageError;
 use crate::http::Target;
 use crate::record::Record;
 use crate::totals::Totals;
-use answer::Form;
+use answer::{Form, Kept};
 pub(crate) use heard::Heard;
 use request::Requests;
 use stability::Windows;
@@ -44,7 +44,7 @@ use worker::Worker;
 pub(crate) struct Job {
     address: SocketAddr,
     connections: usize,
-    keep_events: bool,
+    kept: Kept,
     progress: bool,
     requests: Requests,
     form: Form,
@@ -82,7 +82,11 @@ impl Job {
         Ok(Self {
             address: target.address,
             connections,
-            keep_events: config.keep_events,
+            kept: Kept {
+                data: config.keep_data,
+                events: config.keep_events,
+                texts: config.keep == Keep::Records,
+            },
             progress: config.progress,
             requests: Requests::new(config, target, model, run_id)?,
             form: Form {

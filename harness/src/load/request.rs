@@ -50,7 +50,7 @@ impl Requests {
             .samples
             .iter()
             .map(|sample| {
-                let body = body(sample, config, model)?;
+                let body = with(body(sample, config, model)?, config)?;
                 let mut rest = b"\r\ncontent-length: ".to_vec();
                 write_number(body.len(), &mut rest);
                 rest.extend_from_slice(b"\r\n\r\n");
@@ -188,6 +188,29 @@ fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageE
     Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
 }
 
+/// A body with the members that the configuration adds behind the client's own.
+fn with(mut body: Vec<u8>, config: &Config) -> Result<Vec<u8>, UsageError> {
+    if config.extra_body.is_empty() {
+        return Ok(body);
+    }
+    let own: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&body).expect("it was encoded from an object");
+    if let Some(name) = config
+        .extra_body
+        .keys()
+        .find(|name| own.contains_key(*name))
+    {
+        return Err(UsageError(format!(
+            "--extra-body: {name} is the client's own"
+        )));
+    }
+    let extra = serde_json::to_vec(&config.extra_body).expect("JSON encodes");
+    body.pop();
+    body.push(b',');
+    body.extend_from_slice(&extra[1..]);
+    Ok(body)
+}
+
 fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> {
     let (text, input_ids) = match &sample.prompt {
         Prompt::InputIds(ids) => (None, Some(&**ids)),
@@ -224,6 +247,8 @@ fn refused(sample: &Sample, reason: &str) -> UsageError {
 mod tests {
     use std::sync::Arc;
 
+    use serde_json::json;
+
     use vocab::Tokenizer;
 
     use super::*;
@@ -243,6 +268,17 @@ mod tests {
 
     fn text(sample: &Sample, config: &Config) -> String {
         String::from_utf8(body(sample, config, "m").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn members_of_the_users_come_behind_the_clients_own() {
+        let mut config = config(Vec::new());
+        config.extra_body.insert("stop".into(), json!(["E"]));
+        let body = |config: &Config| with(b"{\"model\":\"m\"}".to_vec(), config);
+        let extended = String::from_utf8(body(&config).unwrap()).unwrap();
+        assert_eq!(extended, r#"{"model":"m","stop":["E"]}"#);
+        config.extra_body.insert("model".into(), json!(1));
+        assert!(body(&config).is_err());
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Worker {
         let patience = Rc::new(Patience::default());
         self.in_flight.borrow_mut().push(Rc::clone(&patience));
         let mut sender = Sender {
-            answer: Answer::new(job.form, job.keep_events, job.keep == Keep::Records),
+            answer: Answer::new(job.form, job.kept),
             patience,
             request: Vec::new(),
             way: Way::default(),
@@ -330,6 +330,7 @@ impl Sender {
             output_ids: said.samples.n_ids(),
             said_ids: said_ids.map(Vec::into_boxed_slice),
             events: (&*said.events).into(),
+            data: std::mem::take(&mut said.data).into(),
         }
     }
 }

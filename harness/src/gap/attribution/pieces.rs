@@ -1,0 +1,155 @@
+//! Tokens as stretches of the text that they add up to, special tokens' texts included.
+
+use std::ops::Range;
+
+use vocab::{Tokenizer, Vocab};
+use wire::finish::StopReason;
+
+use super::{Basis, Cause, Choice, Tokens};
+
+/// The text of all tokens, and where each is in it.
+#[derive(Clone, Debug)]
+pub(super) struct Pieces {
+    pub(super) text: String,
+    /// Where each token begins; a token that completes no character begins where the next one does.
+    pub(super) starts: Vec<usize>,
+    /// Tokens that text leaves out, by their number.
+    pub(super) special: Vec<(usize, Cause)>,
+    /// Tokens without text that are parts of characters, by their number.
+    pub(super) partial: Vec<usize>,
+    pub(super) basis: Basis,
+}
+
+impl Pieces {
+    /// Those of a choice; none if the server does not tell, or the tokenizer cannot decode.
+    pub(super) fn new(choice: &Choice, tokenizer: &Tokenizer) -> Option<Self> {
+        match &choice.tokens {
+            Tokens::Ids(ids) => Self::of_ids(ids, choice, tokenizer),
+            Tokens::Texts(texts) => match placeholders(texts) {
+                Some(ids) => Self::of_ids(&ids, choice, tokenizer),
+                None => Some(Self::of_texts(texts, choice, tokenizer)),
+            },
+            Tokens::Unknown => None,
+        }
+    }
+
+    fn of_ids(ids: &[u32], choice: &Choice, tokenizer: &Tokenizer) -> Option<Self> {
+        let vocab = &tokenizer.vocab;
+        let deltas = match vocab {
+            Vocab::Byte => whole_characters(ids, vocab),
+            Vocab::Word => return None,
+            Vocab::Char | Vocab::Huggingface(_) => vocab.deltas_with_special(ids),
+        };
+        let mut pieces = Self::laid(deltas, Basis::TokenIds);
+        let last = ids.len().checked_sub(1);
+        let stop = match choice.stop {
+            Some(StopReason::Token(id)) => Some(id),
+            _ => None,
+        };
+        for (number, &id) in ids.iter().enumerate() {
+            let ends = tokenizer.eos_token_ids.contains(&id) || stop == Some(id);
+            let is_silent = pieces.range(number).is_empty();
+            let is_special = vocab.special(id).is_some() || is_silent && vocab.bytes(id).is_empty();
+            if ends && Some(number) == last {
+                pieces.special.push((number, Cause::EndToken));
+            } else if is_special {
+                pieces.special.push((number, Cause::SpecialTokens));
+            } else if is_silent {
+                pieces.partial.push(number);
+            }
+        }
+        Some(pieces)
+    }
+
+    fn of_texts(texts: &[String], choice: &Choice, tokenizer: &Tokenizer) -> Self {
+        let mut pieces = Self::laid(texts.to_vec(), Basis::Logprobs);
+        let last = texts.len().checked_sub(1);
+        for (number, text) in texts.iter().enumerate() {
+            let id = tokenizer.vocab.added(text);
+            let special = id.filter(|&id| tokenizer.vocab.special(id).is_some());
+            let is_stop = match choice.stop {
+                Some(StopReason::Token(stop)) => {
+                    tokenizer.vocab.spellings(&[stop]).first() == Some(text)
+                        || tokenizer.vocab.decode(&[stop]) == *text
+                }
+                _ => false,
+            };
+            let ends = id.is_some_and(|id| tokenizer.eos_token_ids.contains(&id)) || is_stop;
+            if ends && Some(number) == last {
+                pieces.special.push((number, Cause::EndToken));
+            } else if special.is_some() {
+                pieces.special.push((number, Cause::SpecialTokens));
+            } else if text.is_empty() {
+                pieces.partial.push(number);
+            }
+        }
+        pieces
+    }
+
+    /// Those that a vocabulary cuts a text into.
+    pub(super) fn of_text(text: &str, vocab: &Vocab) -> Self {
+        let mut at = 0;
+        let start = |token: vocab::Token| {
+            let start = at;
+            at += token.bytes as usize;
+            start
+        };
+        Self {
+            text: text.into(),
+            starts: vocab.tokens(text).into_iter().map(start).collect(),
+            special: Vec::new(),
+            partial: Vec::new(),
+            basis: Basis::Inferred,
+        }
+    }
+
+    fn laid(texts: Vec<String>, basis: Basis) -> Self {
+        let mut text = String::new();
+        let mut starts = Vec::with_capacity(texts.len());
+        for piece in texts {
+            starts.push(text.len());
+            text.push_str(&piece);
+        }
+        Self {
+            text,
+            starts,
+            special: Vec::new(),
+            partial: Vec::new(),
+            basis,
+        }
+    }
+
+    /// Where a token is in the text.
+    pub(super) fn range(&self, number: usize) -> Range<usize> {
+        let end = self.starts.get(number + 1).copied();
+        self.starts[number]..end.unwrap_or(self.text.len())
+    }
+}
+
+/// The ids of `token_id:N`, as vLLM names tokens with `return_tokens_as_token_ids`.
+fn placeholders(texts: &[String]) -> Option<Vec<u32>> {
+    let id = |text: &String| text.strip_prefix("token_id:")?.parse().ok();
+    let ids: Option<Vec<u32>> = texts.iter().map(id).collect();
+    ids.filter(|ids| !ids.is_empty())
+}
+
+/// What each byte adds: a character with its last byte.
+fn whole_characters(ids: &[u32], vocab: &Vocab) -> Vec<String> {
+    let mut deltas = vec![String::new(); ids.len()];
+    let bytes: Vec<u8> = ids.iter().flat_map(|&id| vocab.bytes(id)).collect();
+    if bytes.len() != ids.len() {
+        return vocab.deltas(ids);
+    }
+    let mut at = 0;
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            at += character.len_utf8();
+            deltas[at - 1].push(character);
+        }
+        at += chunk.invalid().len();
+        if !chunk.invalid().is_empty() && at < ids.len() {
+            deltas[at - 1].push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    deltas
+}
