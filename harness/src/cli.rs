@@ -274,7 +274,7 @@ impl Args {
     }
 }
 
-fn endpoint(word: &str) -> Result<Endpoint, &'static str> {
+pub(crate) fn endpoint(word: &str) -> Result<Endpoint, &'static str> {
     match word {
         "chat" => Ok(Endpoint::Chat),
         "completions" => Ok(Endpoint::Completions),
@@ -310,7 +310,7 @@ fn share(text: &str) -> Result<f64, &'static str> {
     usable.ok_or("expected a percentage such as 1% or 0.5%")
 }
 
-fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
+pub(crate) fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
     Tokenizer::find(name, |path| std::fs::read_to_string(path).ok()).map_err(|error| {
         let error = anyhow::Error::new(error);
         UsageError(format!("--tokenizer {name}: {error:#}"))
@@ -321,7 +321,7 @@ fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
 const RANDOM_SAMPLES: u64 = 1000;
 const RANDOM_TOKENS: u64 = 4_000_000;
 
-fn samples(
+pub(crate) fn samples(
     dataset: &str,
     tokenizer: &Tokenizer,
     limit: Limit,

@@ -11,20 +11,33 @@ use crate::record::Record;
 
 /// What a record's data says.
 pub fn of_record(record: &Record) -> Answer {
-    let data = record.data.iter();
-    let events = data.filter_map(|data| serde_json::from_slice(data).ok());
-    let mut reading = Reading::default();
-    for event in events {
-        reading.event(&event);
-    }
-    let mut answer = reading.answer();
+    let (mut answer, is_native) = read(record.data.iter().map(|data| &**data));
     answer.usage = record.usage;
     answer.chunks = record.texts.len() as u64;
-    if reading.is_native && answer.choices.len() == 1 {
+    if is_native && answer.choices.len() == 1 {
         // Whether frames say all so far or what is new is known to who read them first.
         answer.choices[0].content = record.content.as_ref().into();
     }
     answer
+}
+
+/// What the data of events says, usage apart.
+pub fn of_data<'a>(data: impl Iterator<Item = &'a [u8]>) -> Answer {
+    read(data).0
+}
+
+/// The same, and whether the frames are SGLang's own.
+fn read<'a>(data: impl Iterator<Item = &'a [u8]>) -> (Answer, bool) {
+    let mut reading = Reading::default();
+    for event in data.filter_map(|data| serde_json::from_slice(data).ok()) {
+        reading.event(&event);
+    }
+    let choices = reading.choices.into_values().map(Parts::choice);
+    let answer = Answer {
+        choices: choices.collect(),
+        ..Answer::default()
+    };
+    (answer, reading.is_native)
 }
 
 /// Events so far.
@@ -77,14 +90,6 @@ impl Reading {
             let count = meta["completion_tokens"].as_u64();
             parts.ids.get_or_insert_default().extend(&ids);
             parts.frame = Some((ids, count));
-        }
-    }
-
-    fn answer(&mut self) -> Answer {
-        let choices = std::mem::take(&mut self.choices);
-        Answer {
-            choices: choices.into_values().map(Parts::choice).collect(),
-            ..Answer::default()
         }
     }
 }
@@ -180,7 +185,7 @@ fn ids_of(value: &Value) -> Option<Vec<u32>> {
 mod tests {
     use super::*;
 
-    fn read(events: &[&str]) -> Answer {
+    fn answer(events: &[&str]) -> Answer {
         let data = events.iter().map(|event| event.as_bytes().into());
         of_record(&Record {
             data: data.collect(),
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_stream_gives_texts_calls_and_tokens() {
-        let answer = read(&[
+        let answer = answer(&[
             r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
             r#"{"choices":[{"index":0,"delta":{"reasoning":"hm"},"token_ids":[1,2]}]}"#,
             r#"{"choices":[{"index":0,"delta":{"content":"a"},"token_ids":[3]},{"index":1,"delta":{"content":"b"}}]}"#,
@@ -214,7 +219,7 @@ mod tests {
 
     #[test]
     fn logprobs_and_whole_bodies_and_native_frames_are_read() {
-        let whole = read(&[
+        let whole = answer(&[
             r#"{"choices":[{"index":0,"message":{"content":"a","reasoning_content":"b"},"finish_reason":"stop","matched_stop":"END","response_token_ids":[5]}]}"#,
         ]);
         assert_eq!(whole.choices[0].tokens, Tokens::Ids(vec![5]));
@@ -223,10 +228,10 @@ mod tests {
         let chat = r#"{"choices":[{"delta":{"content":"ab"},"logprobs":{"content":[{"token":"a"},{"token":"b"}]}}]}"#;
         for event in [text, chat] {
             let texts = Tokens::Texts(vec!["a".into(), "b".into()]);
-            assert_eq!(read(&[event]).choices[0].tokens, texts);
+            assert_eq!(answer(&[event]).choices[0].tokens, texts);
         }
         let native = |second: &str| {
-            read(&[
+            answer(&[
                 r#"{"text":"a","output_ids":[1],"meta_info":{"completion_tokens":1,"finish_reason":null}}"#,
                 &format!(
                     r#"{{"text":"ab","output_ids":{second},"meta_info":{{"completion_tokens":2,"finish_reason":{{"type":"stop","matched":2}}}}}}"#

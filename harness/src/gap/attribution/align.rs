@@ -96,7 +96,8 @@ impl<'a> Walk<'a> {
 
     fn run(&mut self) {
         while self.at < self.text.len() {
-            let moved = self.hides() || self.shows() || self.turns() || self.skips_space();
+            let moved = self.hides() || self.shows() || self.turns();
+            let moved = moved || self.is_at_stop() && self.stops() || self.skips_space();
             if !(moved || self.stops() || self.regains()) {
                 break;
             }
@@ -243,7 +244,14 @@ impl<'a> Walk<'a> {
         begins && is_due
     }
 
-    /// The answer was cut at a stop string.
+    fn is_at_stop(&self) -> bool {
+        match &self.choice.stop {
+            Some(StopReason::Text(stop)) => self.rest().starts_with(&**stop),
+            _ => false,
+        }
+    }
+
+    /// The answer was cut at a stop string, or what matched its pattern.
     fn stops(&mut self) -> bool {
         let Some(StopReason::Text(_)) = self.choice.stop else {
             return false;

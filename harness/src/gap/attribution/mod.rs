@@ -111,6 +111,14 @@ impl Pair {
     }
 }
 
+impl Flavour {
+    /// The texts that parsers look for.
+    fn marks(&self) -> impl Iterator<Item = &str> {
+        let pairs = std::iter::once(&self.think).chain(&self.calls);
+        pairs.flat_map(|pair| [&*pair.open, &*pair.close])
+    }
+}
+
 impl Default for Flavour {
     /// That of Qwen and Hermes, with the marks of some others' calls.
     fn default() -> Self {
@@ -304,7 +312,7 @@ fn parts(
 ) -> Vec<Part> {
     let thought = answer.usage.and_then(|usage| usage.reasoning_tokens);
     let part = |choice: &Choice| {
-        if let Some(pieces) = Pieces::new(choice, tokenizer) {
+        if let Some(pieces) = Pieces::new(choice, tokenizer, flavour) {
             return aligned(choice, &pieces, tokenizer, flavour);
         }
         let server = said.filter(|_| answer.choices.len() == 1);

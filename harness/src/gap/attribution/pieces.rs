@@ -5,7 +5,7 @@ use std::ops::Range;
 use vocab::{Tokenizer, Vocab};
 use wire::finish::StopReason;
 
-use super::{Basis, Cause, Choice, Tokens};
+use super::{Basis, Cause, Choice, Flavour, Tokens};
 
 /// The text of all tokens, and where each is in it.
 #[derive(Clone, Debug)]
@@ -22,23 +22,24 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Those of a choice; none if the server does not tell, or the tokenizer cannot decode.
-    pub(super) fn new(choice: &Choice, tokenizer: &Tokenizer) -> Option<Self> {
+    pub(super) fn new(choice: &Choice, tokenizer: &Tokenizer, flavour: &Flavour) -> Option<Self> {
         match &choice.tokens {
-            Tokens::Ids(ids) => Self::of_ids(ids, choice, tokenizer),
+            Tokens::Ids(ids) => Self::of_ids(ids, choice, (tokenizer, flavour)),
             Tokens::Texts(texts) => match placeholders(texts) {
-                Some(ids) => Self::of_ids(&ids, choice, tokenizer),
+                Some(ids) => Self::of_ids(&ids, choice, (tokenizer, flavour)),
                 None => Some(Self::of_texts(texts, choice, tokenizer)),
             },
             Tokens::Unknown => None,
         }
     }
 
-    fn of_ids(ids: &[u32], choice: &Choice, tokenizer: &Tokenizer) -> Option<Self> {
+    fn of_ids(ids: &[u32], choice: &Choice, how: (&Tokenizer, &Flavour)) -> Option<Self> {
+        let (tokenizer, flavour) = how;
         let vocab = &tokenizer.vocab;
         let deltas = match vocab {
             Vocab::Byte => whole_characters(ids, vocab),
             Vocab::Word => return None,
-            Vocab::Char | Vocab::Huggingface(_) => vocab.deltas_with_special(ids),
+            Vocab::Char | Vocab::Huggingface(_) => deltas(ids, choice, vocab, flavour),
         };
         let mut pieces = Self::laid(deltas, Basis::TokenIds);
         let last = ids.len().checked_sub(1);
@@ -131,6 +132,25 @@ fn placeholders(texts: &[String]) -> Option<Vec<u32>> {
     let id = |text: &String| text.strip_prefix("token_id:")?.parse().ok();
     let ids: Option<Vec<u32>> = texts.iter().map(id).collect();
     ids.filter(|ids| !ids.is_empty())
+}
+
+/// What each id adds to the text, with the texts of special tokens that the client saw or that are
+/// marks. All others are none of the text: a character may go on behind them.
+fn deltas(ids: &[u32], choice: &Choice, vocab: &Vocab, flavour: &Flavour) -> Vec<String> {
+    let is_silent = |id: &u32| {
+        vocab.special(*id).is_some_and(|text| {
+            let told = [&choice.content, &choice.reasoning];
+            !flavour.marks().any(|mark| mark == text)
+                && !told.iter().any(|told| told.contains(&text))
+        })
+    };
+    let silent: Vec<bool> = ids.iter().map(is_silent).collect();
+    let heard = ids.iter().zip(&silent).filter(|(_, silent)| !**silent);
+    let heard: Vec<u32> = heard.map(|(&id, _)| id).collect();
+    let mut heard = vocab.deltas_with_special(&heard).into_iter();
+    let delta = |silent| if silent { None } else { heard.next() };
+    let deltas = silent.into_iter().map(delta);
+    deltas.map(Option::unwrap_or_default).collect()
 }
 
 /// What each byte adds: a character with its last byte.

@@ -111,12 +111,12 @@ fn each_token_of_a_known_answer_has_its_cause() {
         (
             "[{\"name\": \"f\", \"parameters\": {\"a\": 1}}]",
             choice("", "", &[("f", "{\"a\": 1}")]),
-            "tool_structure 12, tool_arguments 6, end_token 1",
+            "tool_structure 16, tool_arguments 6, end_token 1",
         ),
         (
             "A<|im_start|>B",
             choice("", "AB", &[]),
-            "special_tokens 1, end_token 1",
+            "end_token 1, special_tokens 1, retokenisation 1",
         ),
     ] {
         let attribution = found(&served(text, choice));
@@ -242,6 +242,22 @@ fn missing_usage_and_uncounted_choices_are_causes() {
     two.usage = usage(7);
     assert_eq!(found(&two).unexplained, 1);
     assert_eq!(found(&Answer::default()).difference, 0);
+}
+
+#[test]
+fn what_a_client_lost_or_got_from_elsewhere_is_not_explained() {
+    let whole = "One two three four five six seven eight nine.";
+    let unexplained = |content| found(&served(whole, choice("", content, &[]))).unexplained;
+    let count = |text| i64::try_from(bpe().vocab.count(text)).unwrap();
+    let lost = " five six seven eight nine.";
+    assert_eq!(unexplained("One two three four"), count(lost));
+    assert!((8..11).contains(&unexplained("One two eight nine.")));
+    assert!(unexplained("Nothing of it is here") > 5);
+    assert_eq!(
+        unexplained(&format!("{whole} And more.")),
+        0,
+        "it is in the client's count"
+    );
 }
 
 /// Texts made of what parsers look for.

@@ -1,0 +1,7 @@
+//! Attributions over mixed answers of our stubs, and what the commands say of servers and folders.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod corpus;
+mod explained;
+mod stub;
