@@ -4,4 +4,5 @@
 
 mod corpus;
 mod explained;
+mod live;
 mod stub;

@@ -14,8 +14,8 @@ fn bpe() -> &'static Tokenizer {
     &TOKENIZERS[0]
 }
 
-fn usage(count: usize) -> Option<Usage> {
-    Some(Usage::new(1, count as u64))
+fn usage(count: usize) -> Usage {
+    Usage::new(1, count as u64)
 }
 
 /// What a server without mistakes makes of a text: its ids, an end token behind them, and its count.
@@ -26,7 +26,7 @@ fn served(text: &str, choice: Choice) -> Answer {
         ids.push(bpe.eos_token_ids[0]);
     }
     Answer {
-        usage: usage(ids.len()),
+        usage: Some(usage(ids.len())),
         choices: vec![Choice {
             tokens: Tokens::Ids(ids),
             ..choice
@@ -143,7 +143,7 @@ fn stops_cuts_and_other_cuttings_have_their_cause() {
         panic!("ids were given");
     };
     ids.pop();
-    answer.usage = usage(ids.len());
+    answer.usage = Some(usage(ids.len()));
     assert!(said(&found(&answer)).contains("partial_character"));
     answer.choices[0].content.push(char::REPLACEMENT_CHARACTER);
     assert!(!said(&found(&answer)).contains("partial_character"));
@@ -154,7 +154,7 @@ fn stops_cuts_and_other_cuttings_have_their_cause() {
         .chars()
         .flat_map(|letter| bpe.vocab.encode(&letter.to_string(), false));
     letters.choices[0].tokens = Tokens::Ids(ids.collect());
-    letters.usage = usage(5);
+    letters.usage = Some(usage(5));
     assert_eq!(said(&found(&letters)), "retokenisation 3");
 }
 
@@ -163,7 +163,7 @@ fn tokens_by_name_are_as_good_as_ids() {
     let texts = ["<think>", "Hm", "</think>", "", "é", "<|im_end|>"].map(Into::into);
     let mut answer = served("", choice("Hm", "é", &[]));
     answer.choices[0].tokens = Tokens::Texts(texts.into());
-    answer.usage = usage(6);
+    answer.usage = Some(usage(6));
     let attribution = found(&answer);
     assert_eq!(said(&attribution), "delimiters 2, end_token 1");
     assert_eq!(attribution.basis, Basis::Logprobs);
@@ -172,7 +172,7 @@ fn tokens_by_name_are_as_good_as_ids() {
         tokens: Tokens::Texts(named.into()),
         ..choice("", "Hello", &[])
     };
-    answer.usage = usage(3);
+    answer.usage = Some(usage(3));
     assert_eq!(said(&found(&answer)), "end_token 1");
 }
 
@@ -213,7 +213,7 @@ fn without_tokens_the_text_is_rendered_again() {
     }
     let mut far = served("", choice("", "Hello", &[]));
     far.choices[0].tokens = Tokens::Unknown;
-    far.usage = usage(40);
+    far.usage = Some(usage(40));
     let attribution = found(&far);
     assert_eq!(
         attribution.of(Cause::EndToken) + attribution.unexplained,
@@ -235,11 +235,11 @@ fn missing_usage_and_uncounted_choices_are_causes() {
     assert_eq!(said(&attribution), "end_token 1, missing_usage -3");
     let mut two = served("Hello", choice("", "Hello", &[]));
     two.choices.push(two.choices[0].clone());
-    two.usage = usage(6);
+    two.usage = Some(usage(6));
     let first = attribute(&two, bpe(), &Flavour::default(), Counted::First);
     assert_eq!(said(&first), "end_token 1, other_choices 3");
     assert_eq!(said(&found(&two)), "end_token 2");
-    two.usage = usage(7);
+    two.usage = Some(usage(7));
     assert_eq!(found(&two).unexplained, 1);
     assert_eq!(found(&Answer::default()).difference, 0);
 }
@@ -369,7 +369,7 @@ proptest! {
         let thought = reasoning.as_ref().map(|reasoning| format!("<think>{reasoning}</think>"));
         let ids = tokenizer.vocab.encode(&format!("{}{content}", thought.unwrap_or_default()), false);
         let answer = Answer {
-            usage: usage(ids.len()),
+            usage: Some(usage(ids.len())),
             choices: vec![Choice {
                 tokens: Tokens::Ids(ids),
                 ..choice(&reasoning.unwrap_or_default(), &content, &[])
