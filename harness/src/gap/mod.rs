@@ -10,6 +10,7 @@ mod basis;
 pub mod cli;
 mod exchange;
 mod files;
+pub mod from_run;
 mod ledger;
 pub mod live;
 mod outcome;

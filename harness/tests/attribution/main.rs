@@ -4,5 +4,6 @@
 
 mod corpus;
 mod explained;
+mod from_run;
 mod live;
 mod stub;

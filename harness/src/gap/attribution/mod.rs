@@ -7,6 +7,7 @@
 
 mod align;
 mod infer;
+mod marks;
 mod pieces;
 
 use std::collections::BTreeMap;

@@ -133,7 +133,7 @@ impl Differences {
     }
 }
 
-fn signed_float(value: i64) -> f64 {
+pub(super) fn signed_float(value: i64) -> f64 {
     let size = float(value.unsigned_abs());
     if value < 0 { -size } else { size }
 }
