@@ -52,6 +52,8 @@ pub(super) enum Basis {
     UsageLessReasoning,
     /// The reasoning of both its fields.
     ReasoningTwice,
+    /// Content, tool calls, and the reasoning of chunks that have no content.
+    ContentFirst,
     /// The answer as the template renders an assistant's turn, less an empty one.
     ThroughTemplate,
     /// Every frame's whole text taken for what is new.
@@ -60,6 +62,8 @@ pub(super) enum Basis {
     Requested,
     /// `prompt_tokens`
     PromptUsage,
+    /// That of the first event that has any.
+    PromptUsageFirst,
     /// The prompt as the model gets it.
     PromptRetokenized,
     /// The same with the special tokens that the tokenizer adds to plain text.

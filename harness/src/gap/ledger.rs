@@ -141,6 +141,10 @@ impl Ledger {
         let unread = [thoughts, (What::ToolsUnread, -self.tool)];
         let content = Account::new(self.content, terms, &unread);
         self.put(origin, Basis::ContentOnly, Some(content));
+        let alone = count(vocab, &seen.reasoning_alone) - self.reasoning;
+        let unread = [(What::ReasoningUnread, alone)];
+        let first = Account::new(whole + alone, terms, &unread);
+        self.put(origin, Basis::ContentFirst, Some(first));
         if let Some(rendered) = exchange.through_template() {
             let rest = (What::Template, rendered - whole + self.reasoning);
             let account = Account::new(rendered, terms, &[thoughts, rest]);
@@ -191,7 +195,10 @@ impl Ledger {
         let usage = signed(seen.heard.usage.and_then(|usage| usage.completion_tokens));
         self.put(origin, Basis::Usage, from(usage, What::WrongUsage));
         if let Some(usage) = usage.filter(|_| !seen.events.is_empty()) {
-            let all = seen.events.iter().filter_map(|event| signed(event.usage));
+            let all = seen
+                .events
+                .iter()
+                .filter_map(|event| signed(event.usage.completion_tokens));
             let all: i64 = all.sum();
             let more = [
                 (What::WrongUsage, usage - origin),
@@ -205,7 +212,11 @@ impl Ledger {
         }
         let last = |is_read: fn(Kind) -> bool| {
             let usages = seen.events.iter().filter(|event| is_read(event.kind));
-            signed(usages.filter_map(|event| event.usage).next_back())
+            signed(
+                usages
+                    .filter_map(|event| event.usage.completion_tokens)
+                    .next_back(),
+            )
         };
         for (basis, is_read) in [
             (
@@ -255,6 +266,13 @@ impl Ledger {
             let rest = rest.with((What::CachedPrompt, -cached));
             self.put(origin, Basis::PromptUncached, Some(rest));
         }
+        let mut told = exchange.seen.events.iter();
+        let first = told.find_map(|event| signed(event.usage.prompt_tokens));
+        let first = first.map(|tokens| {
+            let partial = (What::PartialUsage, tokens - origin);
+            Account::plain(tokens).with(partial)
+        });
+        self.put(origin, Basis::PromptUsageFirst, first);
         let body = exchange.body;
         let text = body["prompt"].as_str().or_else(|| body["text"].as_str());
         match text {
@@ -276,26 +294,32 @@ impl Ledger {
 
     fn messages(&mut self, exchange: &Exchange<'_>, origin: i64) {
         let body = &exchange.scenario.request.body;
-        let Some(prompt) = Prompt::count(body, exchange.client) else {
+        let counted = [exchange.client, exchange.tokenizer].map(|tokenizer| {
+            let prompt = Prompt::count(body, tokenizer)?;
+            Some((prompt, encoded(tokenizer, "", true)))
+        });
+        let [Some((client, special)), Some((server, _))] = counted else {
             return;
         };
-        let Prompt {
-            whole, messages, ..
-        } = prompt;
         // Where the server is not SGLang the tools stay as they are.
         let rewrites = exchange.scenario.server == "SGLang";
-        let given = if rewrites { prompt.rewritten } else { whole };
-        let special = encoded(exchange.client, "", true);
-        let tools = (What::ToolsInPrompt, messages - whole);
-        let template = (What::Template, prompt.text - messages);
+        let given = if rewrites {
+            server.rewritten
+        } else {
+            server.whole
+        };
+        let rewritten = (What::ToolsRewritten, server.whole - given);
+        let other = (What::OtherTokenizer, client.whole - server.whole);
+        let tools = (What::ToolsInPrompt, client.messages - client.whole);
+        let template = (What::Template, client.text - client.messages);
         let extra = (What::SpecialInPrompt, special);
         for (basis, tokens, terms) in [
-            (Basis::PromptRetokenized, whole, &[][..]),
-            (Basis::PromptWithSpecial, whole + special, &[extra]),
-            (Basis::PromptMessages, messages, &[tools]),
-            (Basis::PromptText, prompt.text, &[tools, template]),
+            (Basis::PromptRetokenized, client.whole, &[][..]),
+            (Basis::PromptWithSpecial, client.whole + special, &[extra]),
+            (Basis::PromptMessages, client.messages, &[tools]),
+            (Basis::PromptText, client.text, &[tools, template]),
         ] {
-            let account = Account::plain(tokens).with((What::ToolsRewritten, whole - given));
+            let account = Account::plain(tokens).with(rewritten).with(other);
             let account = terms
                 .iter()
                 .fold(account, |account, &term| account.with(term));

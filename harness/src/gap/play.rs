@@ -14,7 +14,7 @@ use vocab::Tokenizer;
 use super::exchange::{Exchange, Truth};
 use super::files::{self, Folders};
 use super::outcome::Outcome;
-use super::scenario::{Replay, Scenario};
+use super::scenario::{Replay, Scenario, StreamEnd};
 use super::seen::Seen;
 use crate::http::Target;
 use crate::raw;
@@ -191,8 +191,10 @@ impl Replay {
         for event in &self.events {
             wire::http1::write_chunk(&mut bytes, |out| wire::sse::encode(event.as_bytes(), out));
         }
-        if !self.is_cut {
+        if self.end == StreamEnd::Done {
             wire::http1::write_chunk(&mut bytes, |out| out.extend_from_slice(wire::sse::DONE));
+        }
+        if self.end != StreamEnd::Cut {
             bytes.extend_from_slice(wire::http1::LAST_CHUNK);
         }
         bytes

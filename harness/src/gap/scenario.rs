@@ -67,13 +67,26 @@ pub(super) struct Request {
 pub(super) struct Replay {
     /// The data of each event.
     pub(super) events: Vec<String>,
-    /// Where the connection ends: behind the last of so many events, without an end of the body.
+    /// What stands behind the last.
     #[serde(default)]
-    pub(super) is_cut: bool,
+    pub(super) end: StreamEnd,
     /// Tokens that the model said, its end token included.
     pub(super) tokens: u64,
     /// Tokens that the model was asked with.
     pub(super) prompt_tokens: u64,
+}
+
+/// How a replayed stream ends.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StreamEnd {
+    /// `[DONE]`, as it should.
+    #[default]
+    Done,
+    /// The body ends without it.
+    NoDone,
+    /// The connection ends within the body.
+    Cut,
 }
 
 /// What a scenario comes to.

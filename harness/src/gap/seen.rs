@@ -28,6 +28,8 @@ pub(super) struct Seen {
     pub(super) joined: String,
     /// The `text` of all native frames together.
     pub(super) frames: String,
+    /// The reasoning of chunks that have no content.
+    pub(super) reasoning_alone: String,
     /// What stands in `reasoning_content` where `reasoning` says it too.
     pub(super) said_twice: String,
 }
@@ -64,8 +66,8 @@ pub(super) struct Event {
     pub(super) kind: Kind,
     /// The texts that it adds, each of one field; empty unless it says something.
     pub(super) texts: Vec<String>,
-    /// `completion_tokens`, if usable.
-    pub(super) usage: Option<u64>,
+    /// The counts of its usage that are usable.
+    pub(super) usage: Usage,
 }
 
 /// What an event is there for.
@@ -103,6 +105,7 @@ impl Seen {
             usage_as_sent: None,
             joined: String::new(),
             frames: String::new(),
+            reasoning_alone: String::new(),
             said_twice: String::new(),
         };
         let body = whole.map_or_else(|| cut_body(response), |whole| whole.body);
@@ -158,7 +161,7 @@ impl Seen {
         Ok(Event {
             kind,
             texts,
-            usage: chunk.usage.and_then(|usage| usage.completion_tokens),
+            usage: chunk.usage.unwrap_or_default(),
         })
     }
 
@@ -174,6 +177,10 @@ impl Seen {
             whole.push_str(part);
             self.joined.push_str(part);
             texts.push(part.to_owned());
+        }
+        if delta.content.as_deref().unwrap_or_default().is_empty() {
+            self.reasoning_alone
+                .push_str(delta.reasoning.as_deref().unwrap_or_default());
         }
         for call in &delta.tool_calls {
             let known = spoken.calls.entry(call.index).or_default();
@@ -243,7 +250,7 @@ impl Seen {
                 .filter(|new| !new.is_empty())
                 .into_iter()
                 .collect(),
-            usage: Usage::read(&usage).and_then(|usage| usage.completion_tokens),
+            usage: Usage::read(&usage).unwrap_or_default(),
         })
     }
 }
