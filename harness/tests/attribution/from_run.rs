@@ -163,7 +163,7 @@ fn a_folder_of_no_run_is_a_usage_error() {
         assert!(error.to_string().starts_with("--from-run "), "{error}");
     }
     let mut out = Vec::new();
-    let error = from_run::run(&empty, Some("/nowhere"), (0, 1), Format::Table, &mut out);
+    let error = from_run::run(&empty, Some("/nowhere"), (0, 1), (Format::Table, &mut out));
     assert!(error.unwrap_err().is::<UsageError>());
 }
 
@@ -204,7 +204,7 @@ fn our_own_folders_give_their_counts() {
     assert_eq!(odd.samples[0].attribution.unexplained, 1);
     assert!(told(&odd).contains("2 samples of token_accounting.json"));
     let mut out = Vec::new();
-    let code = from_run::run(&dir, None, (1, 1), Format::Table, &mut out).unwrap();
+    let code = from_run::run(&dir, None, (1, 1), (Format::Table, &mut out)).unwrap();
     assert_eq!(code, 0);
     assert!(String::from_utf8(out).unwrap().contains("hidden_reasoning"));
 }

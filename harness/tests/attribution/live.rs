@@ -5,7 +5,6 @@ use std::net::{TcpListener, TcpStream};
 
 use clap::Parser as _;
 use harness::UsageError;
-use harness::cli::Format;
 use harness::gap::live;
 use serde_json::{Value, json};
 
@@ -14,18 +13,18 @@ use crate::stub::{Stub, fixtures, folder};
 #[derive(clap::Parser)]
 struct Gap {
     #[command(flatten)]
-    args: live::Args,
+    args: harness::gap::cli::Args,
 }
 
-fn gap(words: &[&str], format: Format) -> anyhow::Result<(u8, String)> {
+fn gap(words: &[&str]) -> anyhow::Result<(u8, String)> {
     let words = ["gap"].into_iter().chain(words.iter().copied());
     let mut out = Vec::new();
-    let code = live::run(&Gap::parse_from(words).args, format, &mut out)?;
+    let code = harness::gap::cli::run(&Gap::parse_from(words).args, &mut out)?;
     Ok((code, String::from_utf8(out).unwrap()))
 }
 
 fn report(words: &[&str]) -> (u8, Value) {
-    let (code, told) = gap(words, Format::Json).unwrap();
+    let (code, told) = gap(&[words, &["--format", "json"]].concat()).unwrap();
     (code, serde_json::from_str(&told).unwrap())
 }
 
@@ -126,7 +125,7 @@ fn the_table_says_what_was_not_seen_and_the_exit_code_what_is_left() {
         "--stream",
         "off",
     ];
-    let (code, told) = gap(&words, Format::Table).unwrap();
+    let (code, told) = gap(&words).unwrap();
     for line in [
         "not seen: return_token_ids is refused (400)",
         "not seen: logprobs is asked for and not given",
@@ -140,7 +139,7 @@ fn the_table_says_what_was_not_seen_and_the_exit_code_what_is_left() {
         code, 1,
         "one token is the end token, three are of no known cause: {told}"
     );
-    let (code, _) = gap(&[&words[..], &["--tolerance", "3"]].concat(), Format::Table).unwrap();
+    let (code, _) = gap(&[&words[..], &["--tolerance", "3"]].concat()).unwrap();
     assert_eq!(code, 0);
 }
 
@@ -150,7 +149,7 @@ fn a_tokenizer_is_needed_before_anything_is_asked() {
         ["--url", "http://127.0.0.1:9", "--tokenizer", "/nowhere"],
         ["--url", "nonsense", "--tokenizer", "char"],
     ] {
-        let error = gap(&words, Format::Table).unwrap_err();
+        let error = gap(&words).unwrap_err();
         assert!(error.is::<UsageError>(), "{error}");
     }
 }

@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
                 .any(|left| left.starts_with(char::REPLACEMENT_CHARACTER));
             return match self.pieces.partial.contains(&number) {
                 true if is_shown => Kind::Content,
-                true => Kind::Hidden(Cause::PartialCharacter),
+                true => Kind::Hidden(Cause::SplitCharacters),
                 false => Kind::Unaligned,
             };
         }

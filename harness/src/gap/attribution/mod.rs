@@ -151,16 +151,18 @@ pub enum Cause {
     ToolStructure,
     /// Arguments of tool calls, which the client does not count.
     ToolArguments,
-    /// The end token or stop token.
+    /// The end token.
     EndToken,
+    /// A stop token that the request names.
+    StopToken,
     /// A stop string, which was cut off.
     StopString,
     /// Special tokens that the text leaves out.
     SpecialTokens,
     /// Bytes of a character that never became whole.
-    PartialCharacter,
+    SplitCharacters,
     /// The client's tokenizer cuts the same text otherwise.
-    Retokenisation,
+    Retokenization,
     /// Choices that the client does not count.
     OtherChoices,
     /// The server gave no usable count.
@@ -169,17 +171,18 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, as reports list them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Delimiters,
         Self::Whitespace,
         Self::HiddenReasoning,
         Self::ToolStructure,
         Self::ToolArguments,
         Self::EndToken,
+        Self::StopToken,
         Self::StopString,
         Self::SpecialTokens,
-        Self::PartialCharacter,
-        Self::Retokenisation,
+        Self::SplitCharacters,
+        Self::Retokenization,
         Self::OtherChoices,
         Self::MissingUsage,
     ];
@@ -193,10 +196,11 @@ impl Cause {
             Self::ToolStructure => "tool_structure",
             Self::ToolArguments => "tool_arguments",
             Self::EndToken => "end_token",
+            Self::StopToken => "stop_token",
             Self::StopString => "stop_string",
             Self::SpecialTokens => "special_tokens",
-            Self::PartialCharacter => "partial_character",
-            Self::Retokenisation => "retokenisation",
+            Self::SplitCharacters => "split_characters",
+            Self::Retokenization => "retokenization",
             Self::OtherChoices => "other_choices",
             Self::MissingUsage => "missing_usage",
         }
@@ -354,7 +358,7 @@ fn aligned(choice: &Choice, pieces: &Pieces, tokenizer: &Tokenizer, flavour: &Fl
             Kind::Unaligned => unaligned += 1,
         }
     }
-    sums.add(Cause::Retokenisation, told - client);
+    sums.add(Cause::Retokenization, told - client);
     Part {
         client,
         sums,

@@ -48,11 +48,12 @@ impl Pieces {
             _ => None,
         };
         for (number, &id) in ids.iter().enumerate() {
-            let ends = tokenizer.eos_token_ids.contains(&id) || stop == Some(id);
+            let ends = ends(tokenizer.eos_token_ids.contains(&id), stop == Some(id));
+            let ends = ends.filter(|_| Some(number) == last);
             let is_silent = pieces.range(number).is_empty();
             let is_special = vocab.special(id).is_some() || is_silent && vocab.bytes(id).is_empty();
-            if ends && Some(number) == last {
-                pieces.special.push((number, Cause::EndToken));
+            if let Some(cause) = ends {
+                pieces.special.push((number, cause));
             } else if is_special {
                 pieces.special.push((number, Cause::SpecialTokens));
             } else if is_silent {
@@ -75,9 +76,10 @@ impl Pieces {
                 }
                 _ => false,
             };
-            let ends = id.is_some_and(|id| tokenizer.eos_token_ids.contains(&id)) || is_stop;
-            if ends && Some(number) == last {
-                pieces.special.push((number, Cause::EndToken));
+            let is_end = id.is_some_and(|id| tokenizer.eos_token_ids.contains(&id));
+            let ends = ends(is_end, is_stop).filter(|_| Some(number) == last);
+            if let Some(cause) = ends {
+                pieces.special.push((number, cause));
             } else if special.is_some() {
                 pieces.special.push((number, Cause::SpecialTokens));
             } else if text.is_empty() {
@@ -125,6 +127,12 @@ impl Pieces {
         let end = self.starts.get(number + 1).copied();
         self.starts[number]..end.unwrap_or(self.text.len())
     }
+}
+
+/// Why the last token is not text.
+fn ends(is_end: bool, is_stop: bool) -> Option<Cause> {
+    let stop = is_stop.then_some(Cause::StopToken);
+    is_end.then_some(Cause::EndToken).or(stop)
 }
 
 /// The ids of `token_id:N`, as vLLM names tokens with `return_tokens_as_token_ids`.

@@ -116,7 +116,7 @@ fn each_token_of_a_known_answer_has_its_cause() {
         (
             "A<|im_start|>B",
             choice("", "AB", &[]),
-            "end_token 1, special_tokens 1, retokenisation 1",
+            "end_token 1, special_tokens 1, retokenization 1",
         ),
     ] {
         let attribution = found(&served(text, choice));
@@ -134,6 +134,16 @@ fn stops_cuts_and_other_cuttings_have_their_cause() {
     let attribution = found(&served("one two STOP", stopped));
     assert_eq!(said(&attribution), "end_token 1, stop_string 2");
 
+    let comma = bpe().vocab.encode(",", false)[0];
+    let stopped = Choice {
+        stop: Some(StopReason::Token(comma)),
+        ..choice("", "one", &[])
+    };
+    let mut answer = served("one", stopped);
+    answer.choices[0].tokens = Tokens::Ids(bpe().vocab.encode("one,", false));
+    answer.usage = Some(usage(2));
+    assert_eq!(said(&found(&answer)), "stop_token 1");
+
     let cut = Choice {
         finish: Some(FinishReason::Length),
         ..choice("", "a ", &[])
@@ -144,9 +154,9 @@ fn stops_cuts_and_other_cuttings_have_their_cause() {
     };
     ids.pop();
     answer.usage = Some(usage(ids.len()));
-    assert!(said(&found(&answer)).contains("partial_character"));
+    assert!(said(&found(&answer)).contains("split_characters"));
     answer.choices[0].content.push(char::REPLACEMENT_CHARACTER);
-    assert!(!said(&found(&answer)).contains("partial_character"));
+    assert!(!said(&found(&answer)).contains("split_characters"));
 
     let mut letters = served("", choice("", "Hello", &[]));
     let bpe = bpe();
@@ -155,7 +165,7 @@ fn stops_cuts_and_other_cuttings_have_their_cause() {
         .flat_map(|letter| bpe.vocab.encode(&letter.to_string(), false));
     letters.choices[0].tokens = Tokens::Ids(ids.collect());
     letters.usage = Some(usage(5));
-    assert_eq!(said(&found(&letters)), "retokenisation 3");
+    assert_eq!(said(&found(&letters)), "retokenization 3");
 }
 
 #[test]
@@ -206,7 +216,7 @@ fn without_tokens_the_text_is_rendered_again() {
         assert_eq!(attribution.basis, Basis::Inferred);
         let rest: Vec<_> = said(&attribution)
             .split(", ")
-            .filter(|cause| !cause.starts_with("retokenisation"))
+            .filter(|cause| !cause.starts_with("retokenization"))
             .map(String::from)
             .collect();
         assert_eq!(rest.join(", "), causes, "{text}");

@@ -59,8 +59,7 @@ pub fn run(
     dir: &Path,
     tokenizer: Option<&str>,
     (tolerance, worst): (u64, usize),
-    format: Format,
-    out: &mut impl Write,
+    (format, out): (Format, &mut impl Write),
 ) -> anyhow::Result<u8> {
     let tokenizer = tokenizer.map(crate::cli::tokenizer).transpose()?;
     let report = read(dir, tokenizer.as_ref(), &Flavour::default())?;

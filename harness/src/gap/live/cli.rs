@@ -23,36 +23,54 @@ use crate::gap::paired;
 #[command(next_help_heading = "A live server")]
 pub struct Args {
     /// Server whose counts to explain
-    #[arg(long, value_name = "http://HOST:PORT", requires = "tokenizer")]
-    pub url: Option<String>,
+    #[arg(long, value_name = "http://HOST:PORT")]
+    pub(in crate::gap) url: Option<String>,
     /// The model's tokenizer.json or its folder; char, byte or word for stubs
     #[arg(long, value_name = "NAME|PATH")]
-    pub tokenizer: Option<String>,
+    pub(in crate::gap) tokenizer: Option<String>,
     #[arg(
         long,
+        requires = "url",
+        conflicts_with = "from_run",
         value_name = "FILE|random:ISL,OSL",
         default_value = "random:128,128",
         help = "JSON lines of {prompt|messages|input_ids, max_tokens?, id?}, or random prompts"
     )]
     dataset: String,
     /// Number of requests [default: one for each sample, 100 for random ones]
-    #[arg(long, value_name = "N")]
+    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "N")]
     requests: Option<u64>,
     /// vllm, sglang, executorch or openai
-    #[arg(long, default_value = "vllm")]
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with = "from_run",
+        default_value = "vllm"
+    )]
     dialect: Dialect,
     /// Route to ask at: chat, completions, or generate, which is SGLang's own
-    #[arg(long, default_value = "chat", value_parser = cli::endpoint)]
+    #[arg(long, requires = "url", conflicts_with = "from_run", default_value = "chat", value_parser = cli::endpoint)]
     endpoint: Endpoint,
     /// Model to ask for [default: the first of /v1/models]
-    #[arg(long, value_name = "NAME")]
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with = "from_run",
+        value_name = "NAME"
+    )]
     model: Option<String>,
     /// Bearer token to send
-    #[arg(long, value_name = "KEY")]
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with = "from_run",
+        value_name = "KEY"
+    )]
     api_key: Option<String>,
     /// Ask for streamed answers
     #[arg(
         long,
+        requires = "url", conflicts_with = "from_run",
         value_name = "on|off",
         default_value = "on",
         value_parser = BoolishValueParser::new(),
@@ -61,26 +79,38 @@ pub struct Args {
     )]
     stream: bool,
     /// Output tokens to ask for where the data set does not say
-    #[arg(long, value_name = "N")]
+    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "N")]
     max_tokens: Option<u32>,
     /// Members to add to each request: stop strings, tools, sampling
-    #[arg(long, value_name = "JSON", value_parser = object)]
+    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "JSON", value_parser = object)]
     extra_body: Option<Map<String, Value>>,
     /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with = "from_run",
+        value_name = "N",
+        default_value_t = 8
+    )]
     concurrency: usize,
     /// How long a request may take
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = cli::duration)]
+    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "TIME", default_value = "60s", value_parser = cli::duration)]
     timeout: Duration,
     /// Seed of random prompts
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with = "from_run",
+        value_name = "N",
+        default_value_t = 0
+    )]
     seed: u64,
     /// Tokens that may stay unexplained
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub tolerance: u64,
+    tolerance: u64,
     /// Worst samples to list; all are in the JSON
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub worst: usize,
+    worst: usize,
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -108,6 +138,11 @@ pub fn run(args: &Args, format: Format, out: &mut impl std::io::Write) -> anyhow
 const RANDOM_REQUESTS: u64 = 100;
 
 impl Args {
+    /// Tokens that may stay unexplained, and how many of the worst samples are listed.
+    pub(in crate::gap) fn limits(&self) -> (u64, usize) {
+        (self.tolerance, self.worst)
+    }
+
     fn config(&self) -> Result<Config, UsageError> {
         let missing = || UsageError("--url needs --tokenizer, the server's own".into());
         let tokenizer = cli::tokenizer(self.tokenizer.as_deref().ok_or_else(missing)?)?;
@@ -153,13 +188,17 @@ mod tests {
     #[derive(Debug, clap::Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: crate::gap::cli::Args,
     }
 
     fn config(line: &str) -> Result<Config, String> {
         let words = std::iter::once("gap").chain(line.split_whitespace());
         let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
-        command.args.config().map_err(|error| error.to_string())
+        command
+            .args
+            .live
+            .config()
+            .map_err(|error| error.to_string())
     }
 
     #[test]
