@@ -195,11 +195,11 @@ impl Ledger {
         let usage = signed(seen.heard.usage.and_then(|usage| usage.completion_tokens));
         self.put(origin, Basis::Usage, from(usage, What::WrongUsage));
         if let Some(usage) = usage.filter(|_| !seen.events.is_empty()) {
-            let all = seen
+            let counts = seen
                 .events
                 .iter()
-                .filter_map(|event| signed(event.usage.completion_tokens));
-            let all: i64 = all.sum();
+                .map(|event| event.usage.completion_tokens);
+            let all: i64 = counts.filter_map(signed).sum();
             let more = [
                 (What::WrongUsage, usage - origin),
                 (What::RepeatedUsage, all - usage),
