@@ -176,7 +176,9 @@ fn the_table_is_narrow_and_the_documentation_names_all() {
     let table = stdout(&gap(&["--scenario", "usage-*"]));
     let widest = table.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(160), "{table}");
-    let listed = stdout(&gap(&["--list"]));
+    let listed = stdout(&gap(&["--list", "--format", "json"]));
+    let known: Value = serde_json::from_str(&listed).unwrap();
+    assert!(known[0]["why"].is_string(), "{listed}");
     let documented = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/gap.md"));
     let documented = documented.unwrap();
     for entry in std::fs::read_dir(SCENARIOS).unwrap() {

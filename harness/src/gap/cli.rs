@@ -12,7 +12,7 @@ use crate::cli::Format;
 #[derive(clap::Args, Debug)]
 #[command(
     about = "Reproduce token-count gaps, or explain those of a live server or a past run",
-    after_help = "A scenario is one cause of a gap: a stub says what the cause needs, the answer is counted on every\nbasis, and each token of the difference is traced to its reason. Exit code 1: a count is not as expected, or tokens\nof a server or a run stay unexplained.\n\nExamples:\n  stubline gap\n  stubline gap --scenario 'vllm-think-*' --format json\n  stubline gap --list\n  stubline gap --scenario my-server.toml\n  stubline gap --url http://127.0.0.1:8000 --tokenizer MODEL_FOLDER --dataset prompts.jsonl\n  stubline gap --from-run report --tokenizer MODEL_FOLDER"
+    after_help = "A scenario is one cause of a gap: a stub says what the cause needs, the answer is counted on every\nbasis, and each token of the difference is traced to its reason. Exit code 1: a count is not as expected, or tokens\nof a server or a run stay unexplained.\n\nExamples:\n  stubline gap\n  stubline gap --scenario 'think-*' --format json\n  stubline gap --list\n  stubline gap --scenario my-server.toml\n  stubline gap --url http://127.0.0.1:8000 --tokenizer MODEL_FOLDER --dataset prompts.jsonl\n  stubline gap --from-run report --tokenizer MODEL_FOLDER"
 )]
 pub struct Args {
     /// Scenarios to play, by name (`*` and `?` stand for anything), or a TOML file of the same form
@@ -69,7 +69,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
             let tokenizer = args.live.tokenizer.as_deref();
             return from_run::run(dir, tokenizer, args.live.limits(), (args.format, out));
         }
-        Mode::List(names) => (table::names(&scenario::find(names)?), 0),
+        Mode::List(names) => (table::names(&scenario::find(names)?, args.format), 0),
         Mode::Scenarios(names) => {
             let outcomes = play::play(&scenario::find(names)?)?;
             let printed = match args.format {

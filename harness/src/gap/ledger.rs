@@ -7,7 +7,7 @@ use vocab::Tokenizer;
 use super::basis::{Basis, What};
 use super::exchange::Exchange;
 use super::prompt::Prompt;
-use super::seen::{Kind, Spoken};
+use super::seen::{Kind, Seen, Spoken};
 use super::trace::{Trace, count};
 
 /// The counts of an answer.
@@ -188,66 +188,46 @@ impl Ledger {
 
     fn usages(&mut self, exchange: &Exchange<'_>, origin: i64) {
         let seen = exchange.seen;
-        let none = BTreeMap::new();
         let from = |tokens: Option<i64>, what| {
-            tokens.map(|tokens| Account::new(tokens, &none, &[(what, tokens - origin)]))
+            tokens.map(|tokens| Account::plain(tokens).with((what, tokens - origin)))
         };
-        let usage = signed(seen.heard.usage.and_then(|usage| usage.completion_tokens));
-        self.put(origin, Basis::Usage, from(usage, What::WrongUsage));
-        if let Some(usage) = usage.filter(|_| !seen.events.is_empty()) {
-            let counts = seen
-                .events
-                .iter()
-                .map(|event| event.usage.completion_tokens);
-            let all: i64 = counts.filter_map(signed).sum();
-            let more = [
-                (What::WrongUsage, usage - origin),
-                (What::RepeatedUsage, all - usage),
-            ];
-            self.put(
-                origin,
-                Basis::UsageSummed,
-                Some(Account::new(all, &none, &more)),
-            );
+        let usage = seen.heard.usage.unwrap_or_default();
+        let whole = from(signed(usage.completion_tokens), What::WrongUsage);
+        if let Some(whole) = &whole {
+            let beside = |what, tokens| {
+                let mut account = whole.clone().with((what, tokens));
+                account.tokens += tokens;
+                Some(account)
+            };
+            let told = seen.completion_tokens(|_| true);
+            if let Some(all) = told.reduce(|all, tokens| all + tokens) {
+                let repeated = beside(What::RepeatedUsage, all - whole.tokens);
+                self.put(origin, Basis::UsageSummed, repeated);
+            }
+            if let Some(thoughts) = signed(usage.reasoning_tokens) {
+                let rest = beside(What::ReasoningUnread, -thoughts);
+                self.put(origin, Basis::UsageLessReasoning, rest);
+            }
         }
-        let last = |is_read: fn(Kind) -> bool| {
-            let usages = seen.events.iter().filter(|event| is_read(event.kind));
-            signed(
-                usages
-                    .filter_map(|event| event.usage.completion_tokens)
-                    .next_back(),
-            )
-        };
-        for (basis, is_read) in [
-            (
-                Basis::UsageWithChoices,
-                (|kind| kind != Kind::Usage) as fn(Kind) -> bool,
-            ),
-            (Basis::UsageWithoutChoices, |kind| kind == Kind::Usage),
-            (Basis::UsageWithText, |kind| kind == Kind::Text),
-        ] {
-            self.put(origin, basis, from(last(is_read), What::PartialUsage));
-        }
-        let thoughts = signed(seen.heard.usage.and_then(|usage| usage.reasoning_tokens));
-        if let Some((usage, thoughts)) = usage.zip(thoughts) {
-            let more = [
-                (What::WrongUsage, usage - origin),
-                (What::ReasoningUnread, -thoughts),
-            ];
-            let rest = Account::new(usage - thoughts, &none, &more);
-            self.put(origin, Basis::UsageLessReasoning, Some(rest));
-        }
+        self.put(origin, Basis::Usage, whole);
+        let with_choices = seen.completion_tokens(|kind| kind != Kind::Usage).last();
+        let without = seen.completion_tokens(|kind| kind == Kind::Usage).last();
+        let with_text = seen.completion_tokens(|kind| kind == Kind::Text).last();
         let ids = seen
             .choices
             .values()
             .filter_map(|choice| choice.ids.as_ref());
         let ids = ids.map(|ids| ids.len() as u64).reduce(|a, b| a + b);
-        self.put(origin, Basis::TokenIds, from(signed(ids), What::OtherIds));
-        self.put(
-            origin,
-            Basis::Requested,
-            from(signed(exchange.requested()), What::RequestedLength),
-        );
+        let requested = signed(exchange.requested());
+        for (basis, tokens, what) in [
+            (Basis::UsageWithChoices, with_choices, What::PartialUsage),
+            (Basis::UsageWithoutChoices, without, What::PartialUsage),
+            (Basis::UsageWithText, with_text, What::PartialUsage),
+            (Basis::TokenIds, signed(ids), What::OtherIds),
+            (Basis::Requested, requested, What::RequestedLength),
+        ] {
+            self.put(origin, basis, from(tokens, what));
+        }
     }
 
     fn prompt(&mut self, exchange: &Exchange<'_>) {
@@ -302,7 +282,8 @@ impl Ledger {
             return;
         };
         // Where the server is not SGLang the tools stay as they are.
-        let rewrites = exchange.scenario.server == "SGLang";
+        let serve = exchange.scenario.serve.as_deref();
+        let rewrites = serve.is_some_and(|words| words.starts_with("sglang"));
         let given = if rewrites {
             server.rewritten
         } else {
@@ -340,6 +321,14 @@ fn parts(spoken: &Spoken, tokenizer: &Tokenizer) -> [i64; 3] {
 fn encoded(tokenizer: &Tokenizer, text: &str, add_special_tokens: bool) -> i64 {
     let ids = tokenizer.vocab.encode(text, add_special_tokens);
     i64::try_from(ids.len()).unwrap_or(i64::MAX)
+}
+
+impl Seen {
+    /// `completion_tokens` of the events of some kinds.
+    fn completion_tokens(&self, is_read: fn(Kind) -> bool) -> impl Iterator<Item = i64> {
+        let events = self.events.iter().filter(move |event| is_read(event.kind));
+        events.filter_map(|event| signed(event.usage.completion_tokens))
+    }
 }
 
 fn signed(tokens: Option<u64>) -> Option<i64> {

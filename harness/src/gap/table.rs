@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::basis::{Basis, list, word};
 use super::outcome::Outcome;
 use super::scenario::Scenario;
+use crate::cli::Format;
 
 /// Columns of a line.
 const WIDTH: u16 = 158;
@@ -93,7 +94,12 @@ token ids, scripted       ids that the server returned; tokens that the model sa
 difference                retokenized - usage, unless other bases are named";
 
 /// Names, causes and references.
-pub(super) fn names(scenarios: &[Scenario]) -> String {
+pub(super) fn names(scenarios: &[Scenario], format: Format) -> String {
+    if format == Format::Json {
+        let known: Vec<Known<'_>> = scenarios.iter().map(Known::of).collect();
+        let text = serde_json::to_string_pretty(&known).expect("texts are JSON");
+        return format!("{text}\n");
+    }
     let mut table = table();
     table.set_header(["scenario", "server", "cause", "reference"]);
     for scenario in scenarios {
@@ -105,6 +111,30 @@ pub(super) fn names(scenarios: &[Scenario]) -> String {
         ]);
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// What is known of a scenario before it is played.
+#[derive(Serialize)]
+struct Known<'a> {
+    scenario: &'a str,
+    cause: &'a str,
+    server: &'a str,
+    why: &'a str,
+    who: &'a str,
+    reference: &'a str,
+}
+
+impl<'a> Known<'a> {
+    fn of(scenario: &'a Scenario) -> Self {
+        Self {
+            scenario: &scenario.name,
+            cause: &scenario.cause,
+            server: &scenario.server,
+            why: &scenario.why,
+            who: &scenario.who,
+            reference: &scenario.reference,
+        }
+    }
 }
 
 fn table() -> Table {
