@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wire::finish::StopReason;
 
-use super::marks::{Mark, arguments, common_prefix, first, marks};
+use super::marks::{Mark, arguments, common_prefix, first, marks, signs};
 use super::pieces::Pieces;
 use super::{Cause, Choice, Flavour};
 
@@ -21,8 +21,19 @@ pub(super) enum Kind {
     Unaligned,
 }
 
-/// What became of each token.
-pub(super) fn kinds(choice: &Choice, pieces: &Pieces, flavour: &Flavour) -> Vec<Kind> {
+/// Tokens and text, one laid over the other.
+#[derive(Debug)]
+pub(super) struct Laid {
+    /// What became of each token.
+    pub(super) kinds: Vec<Kind>,
+    /// The content that is in the tokens' text.
+    pub(super) content: String,
+    /// The same of reasoning.
+    pub(super) reasoning: String,
+}
+
+/// Lays tokens over what the client saw.
+pub(super) fn lay(choice: &Choice, pieces: &Pieces, flavour: &Flavour) -> Laid {
     let mut walk = Walk::new(choice, pieces, flavour);
     walk.run();
     let mut kinds = walk.of_tokens();
@@ -31,7 +42,8 @@ pub(super) fn kinds(choice: &Choice, pieces: &Pieces, flavour: &Flavour) -> Vec<
             kinds[number] = Kind::Hidden(cause);
         }
     }
-    kinds
+    walk.laid.kinds = kinds;
+    walk.laid
 }
 
 /// Characters that text and tokens have to share to be in step again, if there are as many.
@@ -57,6 +69,7 @@ struct Walk<'a> {
     /// What the client saw and is not reached yet.
     content: &'a str,
     reasoning: &'a str,
+    laid: Laid,
     /// What each byte of the text is.
     kinds: Vec<Kind>,
     /// Places where marks begin, and how long they are, in order.
@@ -79,6 +92,11 @@ impl<'a> Walk<'a> {
             },
             content: &choice.content,
             reasoning: &choice.reasoning,
+            laid: Laid {
+                kinds: Vec::new(),
+                content: String::new(),
+                reasoning: String::new(),
+            },
             kinds: vec![Kind::Unaligned; pieces.text.len()],
             marks: marks(pieces, flavour),
             lost: 0,
@@ -94,6 +112,10 @@ impl<'a> Walk<'a> {
             }
         }
         self.settle();
+        if !self.pieces.partial.is_empty() {
+            self.laid.content.push_str(signs(self.content));
+            self.laid.reasoning.push_str(signs(self.reasoning));
+        }
     }
 
     fn rest(&self) -> &'a str {
@@ -120,7 +142,12 @@ impl<'a> Walk<'a> {
     fn hidden_mark(&self) -> Option<(usize, Mark)> {
         let (start, length, mark) = self.next_mark()?;
         let spelt = &self.text[start..start + length];
-        let seen = !spelt.is_empty() && self.expected().starts_with(spelt);
+        // Where thoughts end without a tag the content may begin with a mark.
+        let seen = if self.expected().is_empty() {
+            self.content.starts_with(spelt)
+        } else {
+            self.expected().starts_with(spelt)
+        };
         (start == self.at && !seen).then_some((length, mark))
     }
 
@@ -193,11 +220,16 @@ impl<'a> Walk<'a> {
             };
         }
         let same = common_prefix(&rest[..end], expected);
-        let (kind, left) = match self.side {
-            Side::Content => (Kind::Content, &mut self.content),
-            Side::Reasoning => (Kind::Reasoning, &mut self.reasoning),
+        let (kind, left, laid) = match self.side {
+            Side::Content => (Kind::Content, &mut self.content, &mut self.laid.content),
+            Side::Reasoning => (
+                Kind::Reasoning,
+                &mut self.reasoning,
+                &mut self.laid.reasoning,
+            ),
         };
         *left = &expected[same..];
+        laid.push_str(&expected[..same]);
         self.take(same, kind);
         same > 0
     }
@@ -336,9 +368,7 @@ impl<'a> Walk<'a> {
         if range.is_empty() {
             // Some servers send a sign for the character in place of it.
             let shown = [self.content, self.reasoning];
-            let is_shown = shown
-                .iter()
-                .any(|left| left.starts_with(char::REPLACEMENT_CHARACTER));
+            let is_shown = shown.iter().any(|left| !signs(left).is_empty());
             return match self.pieces.partial.contains(&number) {
                 true if is_shown => Kind::Content,
                 true => Kind::Hidden(Cause::SplitCharacters),

@@ -47,6 +47,12 @@ pub(super) fn common_prefix(one: &str, other: &str) -> usize {
     one.floor_char_boundary(same)
 }
 
+/// The signs for broken characters that a text begins with.
+pub(super) fn signs(text: &str) -> &str {
+    let behind = text.trim_start_matches(char::REPLACEMENT_CHARACTER);
+    &text[..text.len() - behind.len()]
+}
+
 /// The first characters of a text.
 pub(super) fn first(text: &str, characters: usize) -> &str {
     let end = text.char_indices().nth(characters);

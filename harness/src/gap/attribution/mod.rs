@@ -350,15 +350,23 @@ fn inferred(
 fn aligned(choice: &Choice, pieces: &Pieces, tokenizer: &Tokenizer, flavour: &Flavour) -> Part {
     let count = |text: &str| signed(tokenizer.vocab.count(text));
     let client = count(&choice.content) + count(&choice.reasoning);
-    let (mut sums, mut unaligned, mut told) = (Sums::default(), 0, 0);
-    for kind in align::kinds(choice, pieces, flavour) {
+    let laid = align::lay(choice, pieces, flavour);
+    let is_whole = laid.content == choice.content && laid.reasoning == choice.reasoning;
+    let known = if is_whole {
+        client
+    } else {
+        count(&laid.content) + count(&laid.reasoning)
+    };
+    // What the client counts and no token says is a gap the other way.
+    let (mut sums, mut unaligned, mut told) = (Sums::default(), known - client, 0);
+    for kind in laid.kinds {
         match kind {
             Kind::Content | Kind::Reasoning => told += 1,
             Kind::Hidden(cause) => sums.add(cause, 1),
             Kind::Unaligned => unaligned += 1,
         }
     }
-    sums.add(Cause::Retokenization, told - client);
+    sums.add(Cause::Retokenization, told - known);
     Part {
         client,
         sums,

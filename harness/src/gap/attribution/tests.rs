@@ -114,6 +114,11 @@ fn each_token_of_a_known_answer_has_its_cause() {
             "tool_structure 16, tool_arguments 6, end_token 1",
         ),
         (
+            &format!("Hm.{TOOL}"),
+            choice("Hm.", TOOL, &[]),
+            "end_token 1",
+        ),
+        (
             "A<|im_start|>B",
             choice("", "AB", &[]),
             "end_token 1, special_tokens 1, retokenization 1",
@@ -257,17 +262,15 @@ fn missing_usage_and_uncounted_choices_are_causes() {
 #[test]
 fn what_a_client_lost_or_got_from_elsewhere_is_not_explained() {
     let whole = "One two three four five six seven eight nine.";
-    let unexplained = |content| found(&served(whole, choice("", content, &[]))).unexplained;
+    let unexplained = |content: &str| found(&served(whole, choice("", content, &[]))).unexplained;
     let count = |text| i64::try_from(bpe().vocab.count(text)).unwrap();
     let lost = " five six seven eight nine.";
     assert_eq!(unexplained("One two three four"), count(lost));
     assert!((8..11).contains(&unexplained("One two eight nine.")));
     assert!(unexplained("Nothing of it is here") > 5);
-    assert_eq!(
-        unexplained(&format!("{whole} And more.")),
-        0,
-        "it is in the client's count"
-    );
+    let more = count(whole) - count(&format!("{whole} And more."));
+    assert!((more - 1..=more + 1).contains(&unexplained(&format!("{whole} And more."))));
+    assert!(unexplained(&format!("More {whole}")) < 0);
 }
 
 /// Texts made of what parsers look for.
