@@ -73,7 +73,8 @@ fn rows_are_measured_against_the_bare_loop_and_themselves() {
         assert_eq!(row["failed"], 0);
         for key in ["qps", "server_us", "client_us"] {
             let estimate = row[key]["estimate"].as_f64().unwrap();
-            let low = row[key]["low"].as_f64().unwrap();
+            // A busy machine can leave too few windows with requests for an interval.
+            let low = row[key]["low"].as_f64().unwrap_or(estimate);
             assert!(low > 0.0 && low <= estimate, "{key} {row}");
         }
     }

@@ -66,6 +66,7 @@ fn said(attribution: &Attribution) -> String {
 const TOOL: &str = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_token_of_a_known_answer_has_its_cause() {
     for (text, choice, causes) in [
         (

@@ -31,14 +31,29 @@ pub(super) fn health(stub: &Stub) -> Reply {
 /// One model by its name.
 pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<Reply, Failure> {
     let path = stub.front.path(call);
-    let name = path.strip_prefix("/v1/models/").unwrap_or_default();
-    if *name != *stub.names[0] {
-        return Err(stub.dialect.missing_model(name));
+    let name = unescaped(path.strip_prefix("/v1/models/").unwrap_or_default());
+    if name != *stub.names[0] {
+        return Err(stub.dialect.missing_model(&name));
     }
     let models = stub.models(context.created);
     let mut out = Vec::new();
-    stub.dialect.encode_model(&models, name, &mut out);
+    stub.dialect.encode_model(&models, &name, &mut out);
     Ok(Reply::json(200, out))
+}
+
+/// A part of a path without its percent escapes; what is no text then stands there as U+FFFD.
+fn unescaped(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let is_hex = |digits: &&[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = behind.get(..2).filter(|_| first == b'%').filter(is_hex);
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = byte.map_or(behind, |_| &behind[2..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn served(stub: &Stub) -> Served<'_> {
@@ -60,4 +75,23 @@ pub(super) fn server(stub: &Stub) -> Reply {
     let mut out = Vec::new();
     encode_server_info(&stub.info, served(stub), &mut out);
     Reply::json(200, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read_where_they_are_whole() {
+        for (part, expected) in [
+            ("a%20b", "a b"),
+            ("%e4%BD%a0", "你"),
+            ("100%", "100%"),
+            ("%zz%4", "%zz%4"),
+            ("%+1", "%+1"),
+            ("%ff", "\u{fffd}"),
+        ] {
+            assert_eq!(unescaped(part), expected);
+        }
+    }
 }
