@@ -185,6 +185,7 @@ fn our_own_folders_give_their_counts() {
         (3, 0, 3)
     );
     assert_eq!(whole.unexplained.tokens, whole.total, "there are no texts");
+    assert_eq!(whole.bases.counts, 3);
     std::fs::remove_file(dir.join("token_accounting.json")).unwrap();
     let events = read(&dir);
     assert_eq!((events.total, events.n_samples), (whole.total, 3));

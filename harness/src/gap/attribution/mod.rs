@@ -12,7 +12,7 @@ mod pieces;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use vocab::Tokenizer;
 use wire::finish::{FinishReason, StopReason};
 use wire::usage::Usage;
@@ -217,6 +217,8 @@ pub enum Basis {
     Logprobs,
     /// The text alone: what the server left out is a guess.
     Inferred,
+    /// Counts alone.
+    Counts,
 }
 
 /// A difference in tokens, and where it comes from.
@@ -229,11 +231,16 @@ pub struct Attribution {
     /// Server − client, a missing count taken as 0.
     pub difference: i64,
     /// What causes of it are known; none is 0.
+    #[serde(serialize_with = "as_object")]
     pub explained: Vec<(Cause, i64)>,
     /// The rest.
     pub unexplained: i64,
     /// The weakest ground of any choice.
     pub basis: Basis,
+}
+
+fn as_object<S: Serializer>(causes: &[(Cause, i64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(causes.iter().copied())
 }
 
 impl Attribution {

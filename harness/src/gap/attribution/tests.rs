@@ -65,32 +65,42 @@ fn said(attribution: &Attribution) -> String {
 
 const TOOL: &str = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
 
+/// Each text, told so, has these causes.
+fn have_causes<'a>(told: impl IntoIterator<Item = (&'a str, Choice, &'a str)>) {
+    for (text, choice, causes) in told {
+        let attribution = found(&served(text, choice));
+        assert_eq!(said(&attribution), causes, "{text}");
+        assert_eq!(attribution.basis, Basis::TokenIds);
+    }
+}
+
+const THOUGHT: &str = "<think>\nHm.\n</think>\n\nYes";
+
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_token_of_a_known_answer_has_its_cause() {
-    for (text, choice, causes) in [
+    have_causes([
         (
             "Hello there.",
             choice("", "Hello there.", &[]),
             "end_token 1",
         ),
         (
-            "<think>\nHm.\n</think>\n\nYes",
+            THOUGHT,
             choice("\nHm.\n", "\n\nYes", &[]),
             "delimiters 2, end_token 1",
         ),
         (
-            "<think>\nHm.\n</think>\n\nYes",
+            THOUGHT,
             choice("Hm.", "Yes", &[]),
             "delimiters 2, whitespace 2, end_token 1",
         ),
         (
-            "<think>\nHm.\n</think>\n\nYes",
+            THOUGHT,
             choice("", "<think>\nHm.\n</think>\n\nYes", &[]),
             "end_token 1",
         ),
         (
-            "<think>\nHm.\n</think>\n\nYes",
+            THOUGHT,
             choice("", "Yes", &[]),
             "delimiters 2, whitespace 2, hidden_reasoning 3, end_token 1",
         ),
@@ -100,7 +110,18 @@ fn each_token_of_a_known_answer_has_its_cause() {
             "delimiters 1, hidden_reasoning 3, end_token 1",
         ),
         (
-            &format!("So.\n{TOOL}"),
+            "A<|im_start|>B",
+            choice("", "AB", &[]),
+            "end_token 1, special_tokens 1, retokenization 1",
+        ),
+    ]);
+}
+
+#[test]
+fn calls_are_structure_and_arguments_unless_they_are_told_as_text() {
+    have_causes([
+        (
+            &*format!("So.\n{TOOL}"),
             choice("", "So.", &[("f", "{\"a\": 1}")]),
             "tool_structure 16, tool_arguments 6, end_token 1",
         ),
@@ -119,16 +140,7 @@ fn each_token_of_a_known_answer_has_its_cause() {
             choice("Hm.", TOOL, &[]),
             "end_token 1",
         ),
-        (
-            "A<|im_start|>B",
-            choice("", "AB", &[]),
-            "end_token 1, special_tokens 1, retokenization 1",
-        ),
-    ] {
-        let attribution = found(&served(text, choice));
-        assert_eq!(said(&attribution), causes, "{text}");
-        assert_eq!(attribution.basis, Basis::TokenIds);
-    }
+    ]);
 }
 
 #[test]
@@ -201,7 +213,7 @@ fn without_tokens_the_text_is_rendered_again() {
             "end_token 1",
         ),
         (
-            "<think>\nHm.\n</think>\n\nYes",
+            THOUGHT,
             choice("Hm.", "Yes", &[]),
             "delimiters 2, whitespace 2, end_token 1",
         ),

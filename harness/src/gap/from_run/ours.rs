@@ -108,6 +108,6 @@ fn counts(server: Option<u64>, client: u64, hidden: u64) -> Attribution {
         difference,
         explained: explained.into_iter().collect(),
         unexplained: difference.saturating_sub(tokens),
-        basis: Basis::Inferred,
+        basis: Basis::Counts,
     }
 }

@@ -87,6 +87,8 @@ pub struct Bases {
     pub logprobs: u64,
     /// The text rendered again.
     pub inferred: u64,
+    /// Counts alone.
+    pub counts: u64,
 }
 
 /// A distribution of numbers of tokens that may be negative.
@@ -183,6 +185,7 @@ impl Report {
                 token_ids: on(Basis::TokenIds),
                 logprobs: on(Basis::Logprobs),
                 inferred: on(Basis::Inferred),
+                counts: on(Basis::Counts),
             },
             samples,
         }
@@ -257,7 +260,7 @@ pub(super) mod tests {
         );
         assert_eq!((report.exit_code(6), report.exit_code(7)), (1, 0));
         let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
-        assert_eq!(json["samples"][0]["explained"][0][0], "end_token");
+        assert_eq!(json["samples"][0]["explained"]["end_token"], 1);
         assert_eq!(Report::new("u".into(), Vec::new()).difference, None);
     }
 }

@@ -48,6 +48,7 @@ fn head(report: &Report) -> String {
         (bases.token_ids, "token ids"),
         (bases.logprobs, "logprobs"),
         (bases.inferred, "text alone"),
+        (bases.counts, "counts alone"),
     ];
     let grounds: Vec<String> = grounds
         .iter()
