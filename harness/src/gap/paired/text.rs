@@ -71,7 +71,10 @@ fn head(report: &Report) -> String {
 fn causes(report: &Report) -> Table {
     let mut table = table(&["cause", "tokens", "share", "samples"]);
     let row = |name: &str, tokens: i64, share: Option<f64>, samples: u64| {
-        let share = share.map_or_else(|| "–".into(), |share| format!("{:.1}%", share * 100.0));
+        let share = share.map_or_else(
+            || "–".into(),
+            |share| format!("{:.1}%", share * 100.0 + 0.0),
+        );
         [
             name.to_owned(),
             tokens.to_string(),
