@@ -108,19 +108,24 @@ struct NativeBody<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_ids: Option<&'a [u32]>,
-    sampling_params: SamplingParams,
+    sampling_params: SamplingParams<'a>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
 }
 
 #[derive(Serialize)]
-struct SamplingParams {
+struct SamplingParams<'a> {
     temperature: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_new_tokens: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ignore_eos: bool,
+    /// The user's own.
+    #[serde(flatten)]
+    extra: Option<&'a Members>,
 }
+
+type Members = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -193,22 +198,36 @@ fn with(mut body: Vec<u8>, config: &Config) -> Result<Vec<u8>, UsageError> {
     if config.extra_body.is_empty() {
         return Ok(body);
     }
-    let own: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(&body).expect("it was encoded from an object");
-    if let Some(name) = config
-        .extra_body
-        .keys()
-        .find(|name| own.contains_key(*name))
-    {
-        return Err(UsageError(format!(
-            "--extra-body: {name} is the client's own"
-        )));
+    let own: Members = serde_json::from_slice(&body).expect("it was encoded from an object");
+    let mut extra = config.extra_body.clone();
+    let mut taken = None;
+    if let Some(params) = sampling_params(config) {
+        extra.remove(SAMPLING_PARAMS);
+        taken = OWN_PARAMS.iter().find(|name| params.contains_key(**name));
     }
-    let extra = serde_json::to_vec(&config.extra_body).expect("JSON encodes");
+    let named = extra.keys().find(|name| own.contains_key(*name));
+    if let Some(name) = taken.copied().or_else(|| named.map(String::as_str)) {
+        let reason = format!("--extra-body: {name} is the client's own");
+        return Err(UsageError(reason));
+    }
+    if extra.is_empty() {
+        return Ok(body);
+    }
+    let extra = serde_json::to_vec(&extra).expect("JSON encodes");
     body.pop();
     body.push(b',');
     body.extend_from_slice(&extra[1..]);
     Ok(body)
+}
+
+const SAMPLING_PARAMS: &str = "sampling_params";
+/// Those that the client sets.
+const OWN_PARAMS: [&str; 3] = ["temperature", "max_new_tokens", "ignore_eos"];
+
+/// What the user adds to the sampling parameters of a native request.
+fn sampling_params(config: &Config) -> Option<&Members> {
+    let params = config.extra_body.get(SAMPLING_PARAMS)?.as_object();
+    params.filter(|_| config.endpoint == Endpoint::Generate)
 }
 
 fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> {
@@ -233,6 +252,7 @@ fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> 
             temperature: 0,
             max_new_tokens: sample.max_tokens.or(config.max_tokens),
             ignore_eos: config.ignore_eos,
+            extra: sampling_params(config),
         },
         stream: config.stream,
     };
@@ -278,6 +298,20 @@ mod tests {
         let extended = String::from_utf8(body(&config).unwrap()).unwrap();
         assert_eq!(extended, r#"{"model":"m","stop":["E"]}"#);
         config.extra_body.insert("model".into(), json!(1));
+        assert!(body(&config).is_err());
+
+        config.endpoint = Endpoint::Generate;
+        config.extra_body.clear();
+        let params = json!({"stop": ["E"]});
+        config.extra_body.insert(SAMPLING_PARAMS.into(), params);
+        let native = native_body(&sample(Prompt::InputIds(vec![1])), &config).unwrap();
+        let native = String::from_utf8(with(native, &config).unwrap()).unwrap();
+        assert_eq!(
+            native,
+            r#"{"input_ids":[1],"sampling_params":{"temperature":0,"stop":["E"]},"stream":true}"#
+        );
+        let params = json!({"temperature": 1});
+        config.extra_body.insert(SAMPLING_PARAMS.into(), params);
         assert!(body(&config).is_err());
     }
 

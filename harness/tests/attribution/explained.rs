@@ -57,8 +57,12 @@ impl Server {
         config.dialect = self.dialect;
         config.endpoint = endpoint;
         config.load = harness::arrival::Arrival::Concurrency(4);
-        if endpoint != Endpoint::Generate {
-            config.extra_body.insert("stop".into(), json!([STOP]));
+        let stop = json!([STOP]);
+        if endpoint == Endpoint::Generate {
+            let params = json!({"stop": stop});
+            config.extra_body.insert("sampling_params".into(), params);
+        } else {
+            config.extra_body.insert("stop".into(), stop);
         }
         if endpoint == Endpoint::Chat {
             let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});

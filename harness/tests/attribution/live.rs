@@ -113,6 +113,26 @@ fn ids_logprobs_and_text_alone_tell_the_same_causes() {
 }
 
 #[test]
+fn each_choice_is_explained_by_itself() {
+    let server = vllm(&[]);
+    let dataset = prompts("choices", &["think", "hello"]);
+    let tokenizer = bpe();
+    let words = [
+        "--url",
+        &server.url(),
+        "--tokenizer",
+        &tokenizer,
+        "--dataset",
+        &dataset,
+        "--extra-body",
+        "{\"n\":2}",
+    ];
+    let (code, report) = report(&words);
+    assert_eq!(code, 0, "{report:#}");
+    assert_eq!(causes(&report), [("delimiters", 4), ("end_token", 4)]);
+}
+
+#[test]
 fn the_table_says_what_was_not_seen_and_the_exit_code_what_is_left() {
     let server = strict(6);
     let words = [
