@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use serde_json::Value;
 use vocab::Tokenizer;
 use wire::request::Endpoint;
 
@@ -15,8 +16,11 @@ use crate::dataset::Sample;
 use crate::error::UsageError;
 use crate::http::Target;
 use crate::load::{self, Job};
+use crate::malformed;
 use crate::record::Record;
 use crate::totals::Totals;
+
+pub use crate::malformed::Malformed;
 
 /// What to send, how, and how to count what comes back.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Output tokens to ask for where a sample does not say.
     pub max_tokens: Option<u32>,
+    /// Answers to ask for with each request.
+    pub n: u32,
     /// Ask for answers that go on behind their end token.
     pub ignore_eos: bool,
     /// Sent as a bearer token.
@@ -74,7 +80,7 @@ pub struct Config {
     /// Keep the data of every event, where records are kept.
     pub keep_data: bool,
     /// Members that every request body gets besides the client's own.
-    pub extra_body: serde_json::Map<String, serde_json::Value>,
+    pub extra_body: serde_json::Map<String, Value>,
     /// Cores that the sending threads may use; by default those of the caller.
     pub cores: Option<Vec<usize>>,
     /// Show a progress bar where stderr is a terminal.
@@ -103,6 +109,7 @@ impl Config {
             workers: (cores / 2).max(1),
             timeout: Duration::from_mins(1),
             max_tokens: None,
+            n: 1,
             ignore_eos: false,
             api_key: None,
             seed: 0,
@@ -134,10 +141,23 @@ impl Config {
             "--ignore-eos is not known to this dialect: use it with --dialect vllm or sglang"
         } else if by_server && usage_off {
             "--token-count-source server needs usage, which --no-stream-include-usage turns off"
+        } else if self.n == 0 {
+            "--n must be at least 1"
         } else {
             return Ok(());
         };
         Err(UsageError(reason.into()))
+    }
+
+    /// Answers that each request asks for.
+    pub(crate) fn choices(&self) -> u64 {
+        let extra = self.extra_body.get("n").and_then(Value::as_u64);
+        extra.unwrap_or_else(|| self.n.into())
+    }
+
+    /// Streams are asked for usage: of several answers it would be one sum.
+    pub(crate) fn asks_for_usage(&self) -> bool {
+        self.stream && self.include_usage && self.choices() == 1
     }
 }
 
@@ -220,6 +240,8 @@ pub struct Run {
     pub records: Vec<Record>,
     /// Token counts of each record.
     pub counts: Vec<Counts>,
+    /// The first count of the server's that is none, if there is one.
+    pub malformed: Option<Malformed>,
     /// What all requests come to.
     pub totals: Totals,
     /// From the end of the warm-up to the last answer's end, in nanoseconds.
@@ -267,6 +289,16 @@ pub fn run(config: &Config) -> anyhow::Result<Run> {
 /// As [`run`].
 pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::Result<Run> {
     config.check()?;
+    let by_server = config.token_count_source == TokenCountSource::Server;
+    if by_server
+        && config.stream
+        && !config.asks_for_usage()
+        && config.endpoint != Endpoint::Generate
+    {
+        tracing::warn!(
+            "streams of several answers are not asked for usage: counts will be missing"
+        );
+    }
     let target = Target::parse(&config.url)?;
     let model = model(config, &target)?;
     let id = format!("bench-{:x}-", fastrand::u64(..));
@@ -284,11 +316,20 @@ pub fn run_beside(config: &Config, server: impl Fn() -> Option<Cpu>) -> anyhow::
             "first failed sample"
         );
     }
+    let malformed = malformed::first(&load.records);
+    if let Some(malformed) = &malformed {
+        tracing::warn!(
+            request = malformed.request,
+            samples = malformed.samples,
+            "malformed usage: {malformed}; such counts are left out"
+        );
+    }
     let warm_up_ns = u64::try_from(config.warm_up.as_nanos()).unwrap_or(u64::MAX);
     Ok(Run {
         id,
         model,
         counts: count::counts(config, &load.records),
+        malformed,
         duration_ns: load.totals.ended_ns.saturating_sub(warm_up_ns),
         records: load.records,
         totals: load.totals,

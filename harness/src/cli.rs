@@ -28,7 +28,7 @@ Examples:
   stubline bench --url http://127.0.0.1:30000 --dialect sglang --endpoint generate --tokenizer FOLDER
 
 Exit code: 0 all samples completed, 1 a sample failed or the run was interrupted, 2 wrong usage or
-input, 4 all completed, but the server's token counts are the primary ones and some are missing.";
+input, 4 all completed, but some of the primary token counts are missing.";
 
 const UNTIL_STABLE: &str = "\
 End once the 95% interval of the mean throughput is within ± this share [=1%]
@@ -113,6 +113,9 @@ pub struct Args {
     /// Output tokens to ask for where the data set does not say
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
+    /// Answers to ask for with each prompt; of several, streams are not asked for usage
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    n: u32,
     /// Ask for answers that go on behind their end token, to the length asked for
     #[arg(long)]
     ignore_eos: bool,
@@ -260,6 +263,7 @@ impl Args {
             workers: self.workers.unwrap_or(defaults.workers),
             timeout: self.timeout,
             max_tokens: self.max_tokens,
+            n: self.n,
             ignore_eos: self.ignore_eos,
             api_key: self.api_key,
             seed: self.seed,
@@ -384,7 +388,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_the_configuration() {
         let config = config(
-            "--stub echo --model m --dialect openai --endpoint completions --dataset random:5,6 \
+            "--stub echo --n 2 --model m --dialect openai --endpoint completions --dataset random:5,6 \
              --tokenizer word --load burst --requests 7 --stream off --no-stream-include-usage \
              --max-tokens 8 --connections 9 --workers 3 \
              --timeout 1.5s --api-key k --seed 4 --report-dir d --format json --warm-up 2s",
@@ -408,6 +412,7 @@ mod tests {
             (config.max_tokens, config.connections, config.workers),
             (Some(8), Some(9), 3)
         );
+        assert_eq!(config.n, 2);
         assert_eq!(config.timeout, Duration::from_millis(1500));
         assert_eq!((config.api_key.as_deref(), config.seed), (Some("k"), 4));
         assert_eq!(config.model.as_deref(), Some("m"));
@@ -469,6 +474,7 @@ mod tests {
             "--url http://h:1 --dialect executorch --ignore-eos",
             "--url http://h:1 --token-count-source server --no-stream-include-usage",
             "--url http://h:1 --token-count-source both",
+            "--url http://h:1 --n 0",
         ] {
             assert!(config(line).is_err(), "{line}");
         }

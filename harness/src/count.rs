@@ -8,6 +8,8 @@ use wire::request::Endpoint;
 
 use crate::bench::Config;
 use crate::dataset::{Prompt, Sample};
+use crate::gap::answer;
+use crate::gap::attribution::Choice;
 use crate::record::Record;
 
 /// Token counts of one request by the client's tokenizer.
@@ -15,10 +17,12 @@ use crate::record::Record;
 pub struct Counts {
     /// The prompt by its [`InputRule`], if it could be rendered.
     pub input: Option<u64>,
-    /// The whole content.
+    /// The whole content; of several answers, each by itself.
     pub content: u64,
-    /// The whole reasoning.
+    /// The whole reasoning, as the content.
     pub reasoning: u64,
+    /// Names and arguments of tool calls, each whole.
+    pub tools: u64,
     /// Each chunk by itself, summed.
     pub per_chunk: u64,
     /// Chunks that carried text.
@@ -33,27 +37,33 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Content and reasoning, rule O-3 without a constant for delimiters.
+    /// Content, reasoning and tool calls: rules O-2 to O-4 without constants for what a parser ate.
     pub fn output(&self) -> u64 {
-        self.content + self.reasoning
+        self.content + self.reasoning + self.tools
     }
 }
 
 /// By which rule a prompt becomes a count.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InputRule {
-    /// The number of token ids.
-    #[serde(rename = "I-1")]
+    /// I-1: the number of token ids.
     Ids,
-    /// Messages through the chat template, or joined by line feeds if the tokenizer has none.
-    #[serde(rename = "I-2")]
+    /// I-2: messages through the chat template, or joined by line feeds if the tokenizer has none.
     Messages,
-    /// Text as it is, with the special tokens that the tokenizer puts around it.
-    #[serde(rename = "I-3")]
+    /// I-3: text as it is, with the special tokens that the tokenizer puts around it.
     Text,
 }
 
 impl InputRule {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ids => "I-1",
+            Self::Messages => "I-2",
+            Self::Text => "I-3",
+        }
+    }
+
     /// The rule for a sample on a route.
     pub fn new(sample: &Sample, endpoint: Endpoint) -> Self {
         match (&sample.prompt, endpoint) {
@@ -64,10 +74,46 @@ impl InputRule {
     }
 }
 
+/// By which rule an answer becomes a count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OutputRule {
+    /// O-1: the number of returned ids, which decode to the text.
+    Ids,
+    /// O-2: text.
+    Text,
+    /// O-3: content and reasoning.
+    Reasoning,
+    /// O-4: those and tool calls.
+    Tools,
+}
+
+impl OutputRule {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ids => "O-1",
+            Self::Text => "O-2",
+            Self::Reasoning => "O-3",
+            Self::Tools => "O-4",
+        }
+    }
+
+    /// The best rule for an answer, and the count by it.
+    pub fn apply(record: &Record, counts: &Counts) -> (Self, u64) {
+        match counts.output_ids {
+            Some(ids) if counts.ids_decode == Some(true) => (Self::Ids, ids),
+            _ if record.tool_calls => (Self::Tools, counts.output()),
+            _ if !record.reasoning.is_empty() => (Self::Reasoning, counts.output()),
+            _ => (Self::Text, counts.output()),
+        }
+    }
+}
+
 /// Counts of each record, in their order.
 pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
     let mut texts = Texts {
         tokenizer: &config.tokenizer,
+        several: config.choices() > 1,
         known: HashMap::new(),
         decoded: HashMap::new(),
     };
@@ -88,6 +134,8 @@ pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
 /// Counts texts, each different one once: benchmarks hear the same answer often.
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
+    /// Answers are several in one.
+    several: bool,
     known: HashMap<&'a str, u64>,
     /// Texts of token ids.
     decoded: HashMap<&'a [u32], String>,
@@ -119,6 +167,20 @@ impl<'a> Texts<'a> {
         Some(self.decoded.entry(ids).or_insert_with(decode) == text)
     }
 
+    /// Counts a text that will hardly come again.
+    fn fresh(&self, text: &str) -> u64 {
+        self.tokenizer.vocab.count(text) as u64
+    }
+
+    /// Names and arguments of the calls in the data of events taken together.
+    fn calls(&self, data: &[Box<[u8]>]) -> u64 {
+        let choices = answer::of_data(data.iter().map(|data| &**data)).choices;
+        let calls = choices.iter().flat_map(|choice| &choice.calls);
+        calls
+            .map(|call| self.fresh(&call.name) + self.fresh(&call.arguments))
+            .sum()
+    }
+
     fn output(&mut self, record: &'a Record) -> Counts {
         let (mut content, mut reasoning) = (&*record.content, &*record.reasoning);
         let mut per_chunk = 0;
@@ -128,6 +190,23 @@ impl<'a> Texts<'a> {
             per_chunk += self.count(head) + self.count(thought);
             (content, reasoning) = (tail, thoughts);
         }
+        if !record.texts.is_empty() {
+            let calls = record.tools.chunks(1).map(|event| self.calls(event));
+            per_chunk += calls.sum::<u64>();
+        }
+        let (content, reasoning) = if self.several {
+            let choices = answer::of_data(record.data.iter().map(|data| &**data)).choices;
+            let sum = |text: fn(&Choice) -> &str| {
+                let counts = choices.iter().map(|choice| self.fresh(text(choice)));
+                counts.sum()
+            };
+            (
+                sum(|choice| &choice.content),
+                sum(|choice| &choice.reasoning),
+            )
+        } else {
+            (self.count(&record.content), self.count(&record.reasoning))
+        };
         Counts {
             input: None,
             input_ids: None,
@@ -136,8 +215,9 @@ impl<'a> Texts<'a> {
                 .said_ids
                 .as_deref()
                 .and_then(|ids| self.decode(ids, &record.content)),
-            content: self.count(&record.content),
-            reasoning: self.count(&record.reasoning),
+            content,
+            reasoning,
+            tools: self.calls(&record.tools),
             per_chunk,
             chunks: record.texts.len() as u64,
         }
@@ -215,6 +295,7 @@ mod tests {
     fn texts(tokenizer: &Tokenizer) -> Texts<'_> {
         Texts {
             tokenizer,
+            several: false,
             known: HashMap::new(),
             decoded: HashMap::new(),
         }

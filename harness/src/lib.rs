@@ -17,6 +17,7 @@ mod error;
 pub mod gap;
 mod http;
 mod load;
+mod malformed;
 pub mod probe;
 mod raw;
 pub mod record;

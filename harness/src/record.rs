@@ -29,6 +29,10 @@ pub struct Record {
     pub reasoning: Box<str>,
     /// The answer held a tool call.
     pub tool_calls: bool,
+    /// Data of the events, or the body, that hold tool calls.
+    pub tools: Box<[Box<[u8]>]>,
+    /// The first data whose usage lacks a usable count.
+    pub odd_usage: Option<Box<[u8]>>,
     /// The last usage that the server sent.
     pub usage: Option<Usage>,
     /// Number of token ids that the server returned, if it returns any.
@@ -161,6 +165,8 @@ pub(crate) mod tests {
             content: "".into(),
             reasoning: "".into(),
             tool_calls: false,
+            tools: [].into(),
+            odd_usage: None,
             resent: false,
             usage: None,
             output_ids: None,

@@ -80,7 +80,13 @@ impl Reading {
         let parts = self.choices.entry(index).or_default();
         let meta = &frame["meta_info"];
         if let Some(text) = frame["text"].as_str() {
-            parts.choice.content = text.into();
+            // All so far, or what is new.
+            let known = &mut parts.choice.content;
+            if text.starts_with(&**known) {
+                *known = text.into();
+            } else {
+                known.push_str(text);
+            }
         }
         parts.end(
             &meta["finish_reason"]["type"],

@@ -67,12 +67,16 @@ pub(super) struct Said {
     pub(super) first_ns: Option<u64>,
     pub(super) n_events: u64,
     pub(super) n_texts: u64,
+    /// Data whose usage lacks a count, where texts are kept: the first of it.
+    pub(super) odd_usage: Option<Box<[u8]>>,
     /// In UTF-8.
     pub(super) reasoning: Vec<u8>,
     /// Those of a native answer.
     pub(super) samples: Samples,
     pub(super) texts: Vec<TextChunk>,
     pub(super) tool_calls: bool,
+    /// Data that calls tools, where texts are kept.
+    pub(super) tools: Vec<Box<[u8]>>,
     pub(super) usage: Option<Usage>,
     /// When `[DONE]` was read.
     pub(super) done_ns: Option<u64>,
@@ -105,10 +109,12 @@ impl Answer {
         said.first_ns = None;
         said.n_events = 0;
         said.n_texts = 0;
+        said.odd_usage = None;
         said.reasoning.clear();
         said.samples.clear();
         said.texts.clear();
         said.tool_calls = false;
+        said.tools.clear();
         said.usage = None;
         said.done_ns = None;
     }
@@ -198,7 +204,7 @@ impl Said {
             return false;
         };
         self.took_in(data, at);
-        if let Some(gist) = self.understood(read) {
+        if let Some(gist) = self.understood(read, data) {
             self.text(&gist, at);
         }
         true
@@ -216,18 +222,39 @@ impl Said {
             self.detail = detail(reason.as_bytes());
             self.failure = Some(Failure::Abort);
         }
-        self.understood(read)
+        self.understood(read, data)
     }
 
-    fn understood<'a>(&mut self, read: Result<Gist<'a>, DecodeError>) -> Option<Gist<'a>> {
+    fn understood<'a>(
+        &mut self,
+        read: Result<Gist<'a>, DecodeError>,
+        data: &[u8],
+    ) -> Option<Gist<'a>> {
         match read {
             Err(error) => self.fail(Failure::Malformed, error.to_string().as_bytes()),
             Ok(Gist {
                 error: Some(error), ..
             }) => self.fail(Failure::ErrorEvent, error.as_bytes()),
-            Ok(gist) => return Some(gist),
+            Ok(gist) => {
+                if self.kept.texts {
+                    self.set_aside(&gist, data);
+                }
+                return Some(gist);
+            }
         }
         None
+    }
+
+    /// Keeps data of which more is to be read once the run is over.
+    fn set_aside(&mut self, gist: &Gist<'_>, data: &[u8]) {
+        if gist.calls_tools {
+            self.tools.push(data.into());
+        }
+        let lacks_a_count =
+            |usage: Usage| usage.prompt_tokens.is_none() || usage.completion_tokens.is_none();
+        if gist.usage.is_some_and(lacks_a_count) && self.odd_usage.is_none() {
+            self.odd_usage = Some(data.into());
+        }
     }
 
     fn took_in(&mut self, data: &[u8], at: u64) {

@@ -83,7 +83,7 @@ impl Job {
             address: target.address,
             connections,
             kept: Kept {
-                data: config.keep_data,
+                data: config.keep_data || config.choices() > 1,
                 events: config.keep_events,
                 texts: config.keep == Keep::Records,
             },

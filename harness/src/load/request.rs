@@ -93,6 +93,8 @@ struct Body<'a> {
     max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ignore_eos: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -118,6 +120,8 @@ struct SamplingParams<'a> {
     temperature: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_new_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ignore_eos: bool,
     /// The user's own.
@@ -176,16 +180,16 @@ fn body(sample: &Sample, config: &Config, model: &str) -> Result<Vec<u8>, UsageE
     };
     let max_tokens = sample.max_tokens.or(config.max_tokens);
     let chat = config.endpoint == Endpoint::Chat;
-    let usage = config.stream && config.include_usage;
     let body = Body {
         model,
         messages,
         prompt,
         max_completion_tokens: max_tokens.filter(|_| chat),
         max_tokens: max_tokens.filter(|_| !chat),
+        n: several(config),
         ignore_eos: config.ignore_eos,
         stream: config.stream,
-        stream_options: usage.then_some(StreamOptions {
+        stream_options: config.asks_for_usage().then_some(StreamOptions {
             include_usage: true,
             continuous_usage_stats: config.continuous_usage,
         }),
@@ -251,12 +255,18 @@ fn native_body(sample: &Sample, config: &Config) -> Result<Vec<u8>, UsageError> 
         sampling_params: SamplingParams {
             temperature: 0,
             max_new_tokens: sample.max_tokens.or(config.max_tokens),
+            n: several(config),
             ignore_eos: config.ignore_eos,
             extra: sampling_params(config),
         },
         stream: config.stream,
     };
     Ok(serde_json::to_vec(&body).expect("strings and numbers encode"))
+}
+
+/// The number of answers where it is not the usual one.
+fn several(config: &Config) -> Option<u32> {
+    Some(config.n).filter(|&n| n > 1)
 }
 
 fn refused(sample: &Sample, reason: &str) -> UsageError {

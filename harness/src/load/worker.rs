@@ -326,6 +326,8 @@ impl Sender {
             content: String::from_utf8_lossy(&said.content).into(),
             reasoning: String::from_utf8_lossy(&said.reasoning).into(),
             tool_calls: said.tool_calls,
+            tools: std::mem::take(&mut said.tools).into(),
+            odd_usage: said.odd_usage.take(),
             usage: said.usage,
             output_ids: said.samples.n_ids(),
             said_ids: said_ids.map(Vec::into_boxed_slice),

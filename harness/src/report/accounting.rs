@@ -1,5 +1,6 @@
 //! `token_accounting.json`: every basis of every completed sample, and how it was reached.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use wire::request::Endpoint;
 
 use crate::bench::{Config, Dialect, Run, TokenCountSource};
-use crate::count::InputRule;
+use crate::count::{InputRule, OutputRule};
 use crate::stats::Distribution;
 
 #[derive(Serialize)]
@@ -19,10 +20,23 @@ struct Accounting<'a> {
     endpoint: &'static str,
     /// Messages were rendered with the tokenizer's chat template, else joined by line feeds.
     chat_template: bool,
+    /// Tokens added for what no text shows.
+    constants: Constants,
+    /// Samples by rule.
+    rules: BTreeMap<&'static str, u64>,
     /// Answers by whether their ids decode to the text; null if no ids were returned.
     token_ids_gate: Option<Gate>,
     aggregate: Aggregate,
     samples: Vec<Sample<'a>>,
+}
+
+/// What rules O-2 to O-4 add for an end token, delimiters of reasoning and a call's structure: nothing,
+/// since no answer shows whether its server counts them. `stubline gap --url` finds out.
+#[derive(Default, Serialize)]
+struct Constants {
+    end_token: u64,
+    delimiters: u64,
+    tool_structure: u64,
 }
 
 /// How many answers pass rule O-1.
@@ -40,11 +54,13 @@ struct Aggregate {
     input: Option<Distribution>,
     input_usage: Option<Distribution>,
     input_token_ids: Option<Distribution>,
+    output_by_rule: Option<Distribution>,
     output_usage: Option<Distribution>,
     output_usage_reasoning: Option<Distribution>,
     output_retokenized: Option<Distribution>,
     output_retokenized_content: Option<Distribution>,
     output_retokenized_reasoning: Option<Distribution>,
+    output_retokenized_tools: Option<Distribution>,
     output_per_chunk: Option<Distribution>,
     output_chunks: Option<Distribution>,
     output_token_ids: Option<Distribution>,
@@ -60,7 +76,7 @@ struct Sample<'a> {
 
 #[derive(Serialize)]
 struct Input {
-    rule: InputRule,
+    rule: &'static str,
     client: Option<u64>,
     usage: Option<u64>,
     token_ids: Option<u64>,
@@ -68,13 +84,17 @@ struct Input {
 
 #[derive(Serialize)]
 struct Output {
-    /// O-3: content and reasoning, each tokenized whole; tool calls are not in it.
+    /// The best one for this answer.
     rule: &'static str,
+    /// The count by it.
+    by_rule: u64,
     usage: Option<u64>,
     usage_reasoning: Option<u64>,
+    /// Content, reasoning and tool calls, each whole.
     retokenized: u64,
     content: u64,
     reasoning: u64,
+    tools: u64,
     per_chunk: u64,
     chunks: u64,
     token_ids: Option<u64>,
@@ -95,6 +115,8 @@ pub(super) fn write(path: &Path, run: &Run, config: &Config) -> anyhow::Result<(
             Endpoint::Generate => "generate",
         },
         chat_template: config.tokenizer.template.is_some(),
+        constants: Constants::default(),
+        rules: rules(&samples),
         token_ids_gate: gate(&samples),
         aggregate: aggregate(&samples),
         samples,
@@ -111,22 +133,25 @@ fn samples<'a>(run: &Run, config: &'a Config) -> Vec<Sample<'a>> {
     let sample = |(record, counts): (&crate::record::Record, &crate::count::Counts)| {
         let asked = &config.samples[record.sample];
         let usage = record.usage.unwrap_or_default();
+        let (rule, by_rule) = OutputRule::apply(record, counts);
         Sample {
             id: &asked.id,
             request_id: run.request_id(record),
             input: Input {
-                rule: InputRule::new(asked, config.endpoint),
+                rule: InputRule::new(asked, config.endpoint).as_str(),
                 client: counts.input,
                 usage: usage.prompt_tokens,
                 token_ids: counts.input_ids,
             },
             output: Output {
-                rule: "O-3",
+                rule: rule.as_str(),
+                by_rule,
                 usage: usage.completion_tokens,
                 usage_reasoning: usage.reasoning_tokens,
                 retokenized: counts.output(),
                 content: counts.content,
                 reasoning: counts.reasoning,
+                tools: counts.tools,
                 per_chunk: counts.per_chunk,
                 chunks: counts.chunks,
                 token_ids: counts.output_ids,
@@ -136,6 +161,16 @@ fn samples<'a>(run: &Run, config: &'a Config) -> Vec<Sample<'a>> {
         }
     };
     completed.map(sample).collect()
+}
+
+fn rules(samples: &[Sample<'_>]) -> BTreeMap<&'static str, u64> {
+    let mut rules = BTreeMap::new();
+    for sample in samples {
+        for rule in [sample.input.rule, sample.output.rule] {
+            *rules.entry(rule).or_default() += 1;
+        }
+    }
+    rules
 }
 
 fn gate(samples: &[Sample<'_>]) -> Option<Gate> {
@@ -162,11 +197,13 @@ fn aggregate(samples: &[Sample<'_>]) -> Aggregate {
         input: of(|sample| sample.input.client),
         input_usage: of(|sample| sample.input.usage),
         input_token_ids: of(|sample| sample.input.token_ids),
+        output_by_rule: of(|sample| Some(sample.output.by_rule)),
         output_usage: of(|sample| sample.output.usage),
         output_usage_reasoning: of(|sample| sample.output.usage_reasoning),
         output_retokenized: of(|sample| Some(sample.output.retokenized)),
         output_retokenized_content: of(|sample| Some(sample.output.content)),
         output_retokenized_reasoning: of(|sample| Some(sample.output.reasoning)),
+        output_retokenized_tools: of(|sample| Some(sample.output.tools)),
         output_per_chunk: of(|sample| Some(sample.output.per_chunk)),
         output_chunks: of(|sample| Some(sample.output.chunks)),
         output_token_ids: of(|sample| sample.output.token_ids),

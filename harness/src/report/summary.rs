@@ -191,13 +191,13 @@ impl Summary {
         }
     }
 
-    /// 0 if all samples completed, 1 if one failed, there was none or the run was interrupted, 4 if the server's counts are
-    /// primary and some are missing.
+    /// 0 if all samples completed, 1 if one failed, there was none or the run was interrupted, 4 if
+    /// some of the primary counts are missing.
     pub fn exit_code(&self) -> u8 {
-        let by_server = self.token_count_source == TokenCountSource::Server;
+        let lacks = |block: &Option<Distribution>| block.as_ref().is_none_or(|block| block.partial);
         if self.n_samples_failed > 0 || self.n_samples_completed == 0 || self.interrupted {
             1
-        } else if by_server && self.n_samples_missing_usage > 0 {
+        } else if lacks(&self.input_sequence_lengths) || lacks(&self.output_sequence_lengths) {
             4
         } else {
             0
