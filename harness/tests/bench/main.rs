@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod counts;
+mod echo;
 mod failures;
 mod fake;
 mod load;
