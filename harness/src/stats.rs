@@ -28,15 +28,20 @@ pub struct Distribution {
     pub partial: bool,
 }
 
+/// Arithmetic mean and standard deviation of values of which there is at least one.
+pub(crate) fn mean_and_std(values: impl ExactSizeIterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = float(values.len() as u64);
+    let mean = values.clone().sum::<f64>() / count;
+    let squares = values.map(|value| (value - mean).powi(2));
+    (mean, (squares.sum::<f64>() / count).sqrt())
+}
+
 impl Distribution {
     /// The distribution of these values, if there are any.
     pub fn new(mut values: Vec<u64>) -> Option<Self> {
         values.sort_unstable();
         let (&min, &max) = (values.first()?, values.last()?);
-        let count = float(values.len() as u64);
-        let mean = values.iter().copied().map(float).sum::<f64>() / count;
-        let square = |&value: &u64| (float(value) - mean).powi(2);
-        let std = (values.iter().map(square).sum::<f64>() / count).sqrt();
+        let (mean, std) = mean_and_std(values.iter().copied().map(float));
         let ranked = |permille: usize| values[(values.len() * permille).div_ceil(1000) - 1];
         Some(Self {
             count: values.len() as u64,

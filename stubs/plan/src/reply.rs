@@ -139,8 +139,12 @@ impl Reply {
     pub fn one_chunk(text: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(text.len() + 16);
         http1::write_chunk(&mut bytes, |out| out.extend_from_slice(text));
+        Self::chunks(bytes, Vec::new())
+    }
+
+    /// A stream of these chunks, all due at once.
+    fn chunks(mut bytes: Vec<u8>, steps: Vec<Step>) -> Self {
         bytes.extend_from_slice(http1::LAST_CHUNK);
-        let steps = Vec::new();
         Self {
             body: Body::Rendered(Arc::new(Rendered {
                 bytes,
@@ -165,15 +169,7 @@ impl Reply {
                 bytes: u32::try_from(event.len()).unwrap_or(u32::MAX),
             });
         }
-        bytes.extend_from_slice(http1::LAST_CHUNK);
-        Self {
-            body: Body::Rendered(Arc::new(Rendered {
-                bytes,
-                content: Content::Stream,
-                steps,
-            })),
-            ..Self::empty(200)
-        }
+        Self::chunks(bytes, steps)
     }
 
     /// A plain text that is due at once.

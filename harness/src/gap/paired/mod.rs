@@ -5,7 +5,7 @@ mod text;
 use serde::Serialize;
 
 use super::attribution::{Attribution, Basis, Cause};
-use crate::stats::float;
+use crate::stats::{float, mean_and_std};
 
 pub use text::text;
 
@@ -117,10 +117,7 @@ impl Differences {
     pub fn new(mut values: Vec<i64>) -> Option<Self> {
         values.sort_unstable();
         let (&min, &max) = (values.first()?, values.last()?);
-        let count = float(values.len() as u64);
-        let mean = values.iter().copied().map(signed_float).sum::<f64>() / count;
-        let square = |&value: &i64| (signed_float(value) - mean).powi(2);
-        let std = (values.iter().map(square).sum::<f64>() / count).sqrt();
+        let (mean, std) = mean_and_std(values.iter().copied().map(signed_float));
         let ranked = |percent: usize| values[(values.len() * percent).div_ceil(100) - 1];
         Some(Self {
             count: values.len() as u64,
