@@ -1,9 +1,13 @@
 //! Whose counts stand where, and what becomes of those that are none or are missing.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
 use harness::UsageError;
 use harness::bench::{self, Config, Malformed, TokenCountSource};
 use harness::report::{self, Summary};
 use serde_json::{Value, json};
+use vocab::Tokenizer;
 use wire::request::Endpoint;
 
 use crate::fake::{Fake, GOOD, MORE, ROLE, Reply, TEXT, USAGE, stream, whole};
@@ -29,6 +33,24 @@ fn by_server(fake: &Fake) -> Config {
 
 fn summary(config: &Config) -> Summary {
     Summary::new(&bench::run(config).unwrap(), config)
+}
+
+#[test]
+fn no_thread_that_sends_can_reach_the_tokenizer() {
+    let tokenizer: Arc<OnceLock<Weak<Tokenizer>>> = Arc::default();
+    let holders = Arc::new(AtomicUsize::new(0));
+    let (seen, most) = (Arc::clone(&tokenizer), Arc::clone(&holders));
+    let fake = Fake::new(move |_| {
+        let now = seen.get().map_or(0, Weak::strong_count);
+        most.fetch_max(now, Ordering::SeqCst);
+        of(&GOOD)
+    });
+    let config = fake.config();
+    tokenizer.set(Arc::downgrade(&config.tokenizer)).unwrap();
+    let run = bench::run(&config).unwrap();
+    assert_eq!(run.counts[2].content, 9);
+    // Threads cannot borrow it, so they would hold it.
+    assert_eq!(holders.load(Ordering::SeqCst), 1, "the configuration alone");
 }
 
 #[test]
@@ -209,7 +231,7 @@ const TURNS: [&str; 6] = [
 fn several(fake: &Fake) -> Config {
     Config {
         n: 2,
-        tokenizer: vocab::Tokenizer::named("word").unwrap().into(),
+        tokenizer: Tokenizer::named("word").unwrap().into(),
         ..fake.config()
     }
 }
