@@ -10,3 +10,4 @@ mod load;
 mod native;
 mod reports;
 mod totals;
+mod usage;
