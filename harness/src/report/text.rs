@@ -186,6 +186,9 @@ fn tail(summary: &Summary) -> Vec<String> {
             summary.n_samples_missing_usage, summary.n_samples_missing_usage_empty_output
         ));
     }
+    if summary.exit_code() == 4 && summary.n_samples_missing_usage == 0 {
+        lines.push("* some completed samples lack a count of their prompt".into());
+    }
     if summary.n_samples_resent > 0 {
         lines.push(format!(
             "{} samples were sent again: the server had closed an idle connection, or dropped a request",

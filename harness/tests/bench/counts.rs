@@ -106,6 +106,8 @@ fn a_primary_basis_that_lacks_a_prompts_count_is_incomplete_too() {
     let server = summary(&by_server(&fake));
     assert_eq!((server.n_samples_missing_usage, server.exit_code()), (0, 4));
     assert_eq!(server.input_sequence_lengths, None);
+    let text = report::text(&server);
+    assert!(text.contains("lack a count of their prompt"), "{text}");
     assert_eq!(summary(&fake.config()).exit_code(), 0);
 }
 
