@@ -151,7 +151,12 @@ impl Config {
 
     /// Answers that each request asks for.
     pub(crate) fn choices(&self) -> u64 {
-        let extra = self.extra_body.get("n").and_then(Value::as_u64);
+        let params = self.extra_body.get("sampling_params");
+        let extra = match self.endpoint {
+            Endpoint::Generate => params.and_then(|params| params.get("n")),
+            Endpoint::Chat | Endpoint::Completions => self.extra_body.get("n"),
+        };
+        let extra = extra.and_then(Value::as_u64);
         extra.unwrap_or_else(|| self.n.into())
     }
 

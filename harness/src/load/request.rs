@@ -207,10 +207,12 @@ fn with(mut body: Vec<u8>, config: &Config) -> Result<Vec<u8>, UsageError> {
     let mut taken = None;
     if let Some(params) = sampling_params(config) {
         extra.remove(SAMPLING_PARAMS);
-        taken = OWN_PARAMS.iter().find(|name| params.contains_key(**name));
+        let n = several(config).map(|_| "n");
+        let mut own = OWN_PARAMS.into_iter().chain(n);
+        taken = own.find(|name| params.contains_key(*name));
     }
     let named = extra.keys().find(|name| own.contains_key(*name));
-    if let Some(name) = taken.copied().or_else(|| named.map(String::as_str)) {
+    if let Some(name) = taken.or_else(|| named.map(String::as_str)) {
         let reason = format!("--extra-body: {name} is the client's own");
         return Err(UsageError(reason));
     }

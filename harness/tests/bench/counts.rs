@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use harness::UsageError;
-use harness::bench::{self, Config, Malformed, TokenCountSource};
+use harness::bench::{self, Config, Dialect, Malformed, TokenCountSource};
 use harness::report::{self, Summary};
 use serde_json::{Value, json};
 use vocab::Tokenizer;
+use wire::request::Endpoint;
 
 use crate::fake::{Fake, GOOD, MORE, ROLE, Reply, TEXT, USAGE, stream, whole};
 use crate::reports::Folder;
@@ -178,6 +179,50 @@ fn several_answers_are_counted_apart_and_summed_and_usage_is_not_asked_for() {
     assert_eq!(bench::run(&extra).unwrap().counts[0], counts);
     let body = fake.seen().pop().unwrap().body;
     assert!(!body.contains("stream_options"), "{body}");
+}
+
+#[test]
+fn several_native_answers_are_counted_apart_too() {
+    let frame = |index: u8, text: &str| {
+        format!(r#"{{"text":"{text}","meta_info":{{"completion_tokens":5}},"index":{index}}}"#)
+    };
+    let whole = [
+        frame(0, "on"),
+        frame(1, "tw"),
+        frame(0, "one two"),
+        frame(1, "two "),
+    ];
+    let new = [
+        frame(0, "on"),
+        frame(1, "tw"),
+        frame(0, "e two"),
+        frame(1, "o "),
+    ];
+    for frames in [whole, new] {
+        let fake = Fake::new(move |_| {
+            let events = frames.iter().map(|frame| &**frame).chain(["[DONE]"]);
+            of(&events.collect::<Vec<_>>())
+        });
+        let mut config = Config {
+            dialect: Dialect::Sglang,
+            endpoint: Endpoint::Generate,
+            token_count_source: TokenCountSource::Server,
+            ..several(&fake)
+        };
+        let run = bench::run(&config).unwrap();
+        let usage = run.records[0].usage.unwrap();
+        assert_eq!(
+            (run.counts[0].content, usage.completion_tokens),
+            (4, Some(10))
+        );
+        let body = fake.seen().pop().unwrap().body;
+        assert!(body.contains(r#""n":2"#), "{body}");
+        let params = json!({"n": 2});
+        config.extra_body.insert("sampling_params".into(), params);
+        assert!(bench::run(&config).unwrap_err().is::<UsageError>());
+        config.n = 1;
+        assert_eq!(bench::run(&config).unwrap().counts[0].content, 4);
+    }
 }
 
 #[test]
