@@ -149,7 +149,7 @@ impl Config {
         Err(UsageError(reason.into()))
     }
 
-    /// Answers that each request asks for.
+    /// Answers that each request asks for, in the user's own members too.
     pub(crate) fn choices(&self) -> u64 {
         let params = self.extra_body.get("sampling_params");
         let extra = match self.endpoint {
@@ -160,9 +160,10 @@ impl Config {
         extra.unwrap_or_else(|| self.n.into())
     }
 
-    /// Streams are asked for usage: of several answers it would be one sum.
+    /// Streams are asked for usage: of several answers it would be one sum, which who adds them to the
+    /// body may well want.
     pub(crate) fn asks_for_usage(&self) -> bool {
-        self.stream && self.include_usage && self.choices() == 1
+        self.stream && self.include_usage && self.n == 1
     }
 }
 
