@@ -18,3 +18,4 @@ pub mod route;
 pub mod schema;
 pub mod sse;
 pub mod usage;
+pub mod worker_lines;
