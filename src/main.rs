@@ -47,6 +47,12 @@ enum Command {
         after_help = "Example:\n  stubline serve vllm --port 8000 --pace steady:ttft=50ms,itl=10ms --truth truth.jsonl"
     )]
     Serve(serve::command::Serve),
+    /// Work for a real server as its model, in JSON lines on stdin and stdout
+    #[command(
+        subcommand,
+        after_help = "Example:\n  stubline worker executorch --model-path fixtures/executorch/scripts.json --tokenizer-path byte"
+    )]
+    Worker(serve::model_worker::Command),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +77,10 @@ fn main() -> ExitCode {
         Some(Command::Roofline(args)) => perf::cli::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Serve(command)) => match serve::command::start(command) {
             Ok(running) => running.until_signal(),
+            Err(error) => return failed(2, &error),
+        },
+        Some(Command::Worker(command)) => match command.prepared() {
+            Ok(prepared) => Ok(serve::model_worker::run(prepared)),
             Err(error) => return failed(2, &error),
         },
     };

@@ -15,6 +15,7 @@ mod layout;
 mod lesser;
 mod logprobs;
 mod messages;
+pub mod model_worker;
 pub mod pace;
 mod played;
 mod prompt;

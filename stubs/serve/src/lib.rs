@@ -11,6 +11,7 @@ mod exchange;
 mod listen;
 mod local;
 mod metrics;
+pub mod model_worker;
 mod pacer;
 pub mod replay;
 pub mod server;

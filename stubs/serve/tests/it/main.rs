@@ -5,6 +5,7 @@
 mod fidelity; // recorded cases byte for byte
 mod http; // echo, framing, limits
 mod metrics; // the metrics page against the truth file
+mod model_worker; // recorded conversations with a model worker
 mod replay; // recorded folders, played
 mod support; // a server in this process and a client that looks at every byte
 mod turns; // requests that wait for others or are given up by them

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::float;
 
 #[derive(Serialize)]
-struct Ready {
+struct FirstLine {
     max_named_sessions: u64,
     max_sessions: u64,
     ready: bool,
@@ -18,7 +18,7 @@ struct Ready {
 
 /// The first line; one of `max_sessions` slots is kept for requests without a session.
 pub fn ready(max_sessions: u64, supports_cancel: bool) -> String {
-    json(&Ready {
+    json(&FirstLine {
         max_named_sessions: max_sessions.saturating_sub(1),
         max_sessions,
         ready: true,

@@ -1,4 +1,4 @@
-//! The JSON lines between `ExecuTorch`'s LLM server and its model worker, both ways.
+//! The JSON lines between ExecuTorch's LLM server and its model worker, both ways.
 //!
 //! The worker writes keys in alphabetical order without spaces, and doubles as its JSON library does.
 
