@@ -1,9 +1,9 @@
 //! `stubline worker`: a model worker on stdin and stdout, as ExecuTorch's LLM server starts one.
 
 mod control;
-mod stdio;
+mod pipes;
 
-use std::io::BufRead as _;
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use plan::model_worker::{Model, Timing, Worker};
 use vocab::Tokenizer;
 
+pub use pipes::Frames;
+
 use control::Control;
-use stdio::Stdio;
+use pipes::Pipes;
 
 /// The variable that names the control descriptor.
 const CONTROL: &str = "EXECUTORCH_LLM_WORKER_CONTROL_FD";
@@ -156,32 +158,38 @@ pub fn four_words(words: &[String]) -> anyhow::Result<Prepared> {
 
 /// Serves stdin until it is closed or the script ends the worker; the exit code.
 pub fn run(prepared: Prepared) -> u8 {
-    let control = std::env::var(CONTROL).ok();
-    let control = control.and_then(|number| Control::open(&number));
-    let mut host = Stdio::new(control, prepared.model.settings.sleep);
-    let offered = host.is_cancellable();
+    let number = std::env::var(CONTROL).ok();
+    let control = number.and_then(|number| Control::open(&number));
+    let control = control.map(|mut control| -> Frames { Box::new(move || control.read()) });
+    let (stdin, stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
+    attend(prepared, stdin, stdout, control)
+}
+
+/// Serves whoever writes to `lines` and reads `out`, until either is closed or the script ends the
+/// worker; the exit code. Cancellations are offered if there is a `control`.
+pub fn attend(
+    prepared: Prepared,
+    mut lines: impl BufRead,
+    out: impl Write,
+    control: Option<Frames>,
+) -> u8 {
     let Prepared {
         model,
         tokenizer,
         timing,
     } = prepared;
+    let offered = control.is_some();
+    let mut host = Pipes::new(out, control, model.settings.sleep);
     let mut worker = Worker::new(model, tokenizer, timing, offered);
-    if let Err(stop) = worker.start(&mut host) {
-        return stop.0;
-    }
-    let mut stdin = std::io::stdin().lock();
+    let mut ended = worker.start(&mut host);
     let mut line = Vec::new();
-    loop {
+    while ended.is_ok() {
         line.clear();
-        match stdin.read_until(b'\n', &mut line) {
+        match lines.read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return 0,
             Ok(_) => {}
         }
-        if line.ends_with(b"\n") {
-            line.pop();
-        }
-        if let Err(stop) = worker.line(&line, &mut host) {
-            return stop.0;
-        }
+        ended = worker.line(line.strip_suffix(b"\n").unwrap_or(&line), &mut host);
     }
+    ended.map_or_else(|stop| stop.0, |()| 0)
 }
