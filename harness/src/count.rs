@@ -118,17 +118,27 @@ pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
         decoded: HashMap::new(),
     };
     let mut inputs: HashMap<usize, Option<u64>> = HashMap::new();
+    let mut unrendered = Vec::new();
     let counted = records.iter().map(|record| Counts {
-        input: *inputs
-            .entry(record.sample)
-            .or_insert_with(|| input(&config.samples[record.sample], config)),
+        input: *inputs.entry(record.sample).or_insert_with(|| {
+            let input = input(&config.samples[record.sample], config);
+            input.map_err(|error| unrendered.push(error)).ok()
+        }),
         input_ids: match &config.samples[record.sample].prompt {
             Prompt::InputIds(ids) => Some(ids.len() as u64),
             Prompt::Messages(_) | Prompt::Text(_) => None,
         },
         ..texts.output(record)
     });
-    counted.collect()
+    let counted = counted.collect();
+    if let Some(first) = unrendered.first() {
+        let prompts = unrendered.len();
+        tracing::warn!(
+            prompts,
+            "the chat template fails, so prompts are not counted: {first}"
+        );
+    }
+    counted
 }
 
 /// Counts texts, each different one once: benchmarks hear the same answer often.
@@ -224,7 +234,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-fn input(sample: &Sample, config: &Config) -> Option<u64> {
+fn input(sample: &Sample, config: &Config) -> Result<u64, TemplateError> {
     let vocab = &config.tokenizer.vocab;
     let count = match (&sample.prompt, config.endpoint) {
         (Prompt::InputIds(ids), _) => ids.len(),
@@ -236,11 +246,11 @@ fn input(sample: &Sample, config: &Config) -> Option<u64> {
             vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
         }
         (Prompt::Messages(raw), _) => {
-            let messages = serde_json::from_str(raw.get()).ok()?;
+            let messages = serde_json::from_str(raw.get()).expect("a raw value is JSON");
             vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
         }
     };
-    Some(count as u64)
+    Ok(count as u64)
 }
 
 /// Messages as the model is asked, with the prompt for its answer.
@@ -251,14 +261,16 @@ pub(crate) fn render(
     template.render(json!({"messages": messages, "add_generation_prompt": true}))
 }
 
-fn asked(messages: &serde_json::Value, template: Option<&Template>) -> Option<String> {
+fn asked(
+    messages: &serde_json::Value,
+    template: Option<&Template>,
+) -> Result<String, TemplateError> {
     let Some(template) = template else {
-        let texts: Vec<&str> = messages.as_array()?.iter().flat_map(texts).collect();
-        return Some(texts.join("\n"));
+        let messages = messages.as_array().into_iter().flatten();
+        let texts: Vec<&str> = messages.flat_map(texts).collect();
+        return Ok(texts.join("\n"));
     };
     render(messages, template)
-        .inspect_err(|error| tracing::warn!("a prompt is not counted: {error}"))
-        .ok()
 }
 
 /// The texts of a message: its content, or the text parts of it.
@@ -316,11 +328,11 @@ mod tests {
         let text = sample(Prompt::Text("hi".into()));
         let ids = sample(Prompt::InputIds(vec![7; 9]));
         let char = config(Tokenizer::named("char").unwrap(), Endpoint::Chat);
-        assert_eq!(input(&messages, &char), Some(4));
-        assert_eq!(input(&text, &char), Some(2));
+        assert_eq!(input(&messages, &char).ok(), Some(4));
+        assert_eq!(input(&text, &char).ok(), Some(2));
         let bpe = config(Tokenizer::from_files(folder).unwrap(), Endpoint::Chat);
         assert_eq!(
-            input(&text, &bpe),
+            input(&text, &bpe).ok(),
             Some(11),
             "as the server's template has it"
         );
@@ -328,8 +340,8 @@ mod tests {
             Tokenizer::from_files(folder).unwrap(),
             Endpoint::Completions,
         );
-        assert_eq!(input(&text, &bpe), Some(1));
-        assert_eq!(input(&ids, &bpe), Some(9));
+        assert_eq!(input(&text, &bpe).ok(), Some(1));
+        assert_eq!(input(&ids, &bpe).ok(), Some(9));
         assert_eq!(InputRule::new(&text, Endpoint::Chat), InputRule::Messages);
         assert_eq!(InputRule::new(&ids, Endpoint::Completions), InputRule::Ids);
     }
