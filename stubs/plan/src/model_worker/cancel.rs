@@ -9,7 +9,7 @@ pub(super) struct Cancels {
     cancelled: bool,
     /// A frame that came before its turn.
     early: Option<u64>,
-    /// The highest number that a turn has had.
+    /// The number of the last turn that is over.
     last: u64,
     running: Option<u64>,
 }
@@ -31,21 +31,21 @@ impl Cancels {
     fn obey(&mut self, id: u64) {
         match self.running {
             Some(running) => self.cancelled |= id == running,
-            None if id > self.last => self.early = Some(id),
+            // The first one keeps the only place.
+            None if id > self.last => self.early = self.early.or(Some(id)),
             None => {}
         }
     }
 
-    /// A turn begins; false if its number is not higher than all before.
-    pub(super) fn begin(&mut self, id: u64) -> bool {
-        if id <= self.last {
-            return false;
-        }
-        self.cancelled = self.early == Some(id);
-        self.early = self.early.filter(|early| *early > id);
-        self.last = id;
+    /// Whether a turn may have that number: one higher than those of all turns that are over.
+    pub(super) fn allows(&self, id: u64) -> bool {
+        id > self.last
+    }
+
+    /// A turn begins.
+    pub(super) fn begin(&mut self, id: u64) {
+        self.cancelled = self.early.take() == Some(id);
         self.running = Some(id);
-        true
     }
 
     /// The turn that runs, if any, was cancelled.
@@ -56,7 +56,9 @@ impl Cancels {
     /// The turn is over.
     pub(super) fn finish(&mut self) {
         self.cancelled = false;
-        self.running = None;
+        if let Some(id) = self.running.take() {
+            self.last = id;
+        }
     }
 }
 
@@ -71,7 +73,7 @@ mod tests {
     #[test]
     fn only_the_turn_that_runs_is_cancelled() {
         let mut cancels = Cancels::default();
-        assert!(cancels.begin(5));
+        cancels.begin(5);
         for id in [0, 4, 6] {
             cancels.hear(&frame(id));
             assert!(!cancels.is_cancelled(), "{id}");
@@ -82,19 +84,23 @@ mod tests {
         assert!(cancels.is_cancelled());
         cancels.finish();
         assert!(!cancels.is_cancelled());
-        assert!(!cancels.begin(5));
-        assert!(cancels.begin(6) && !cancels.is_cancelled());
+        assert!(!cancels.allows(5) && cancels.allows(6));
+        cancels.begin(6);
+        assert!(!cancels.is_cancelled());
     }
 
     #[test]
-    fn a_frame_may_come_before_its_turn() {
+    fn the_first_frame_may_come_before_its_turn() {
         let mut cancels = Cancels::default();
-        cancels.hear(&frame(2));
-        assert!(cancels.begin(1) && !cancels.is_cancelled());
+        cancels.hear(&[frame(1), frame(2)].concat());
+        cancels.begin(1);
+        assert!(cancels.is_cancelled());
         cancels.finish();
-        assert!(cancels.begin(2) && cancels.is_cancelled());
+        cancels.begin(2);
+        assert!(!cancels.is_cancelled());
         cancels.finish();
         cancels.hear(&frame(2));
-        assert!(cancels.begin(3) && !cancels.is_cancelled());
+        cancels.begin(3);
+        assert!(!cancels.is_cancelled());
     }
 }

@@ -90,10 +90,13 @@ impl Worker {
     }
 
     fn turn(&mut self, ask: &Generate, host: &mut impl Host) -> Result<String, Ended> {
-        self.number(ask)?;
-        let id = &ask.session_id;
+        let number = self.number(ask)?;
+        let id = &ask.session_id()?;
         let admitted = self.sessions.admit(id);
         admitted.map_err(|refusal| Ended::Line(refusal.line(id)))?;
+        if let Some(number) = number {
+            self.cancels.begin(number);
+        }
         let asked = self.asked(ask.wishes()?)?;
         let changes = asked.talk.quirks.done();
         let done = self.run(id, &asked, host);
@@ -104,14 +107,15 @@ impl Worker {
     }
 
     /// The number under which the turn can be cancelled.
-    fn number(&mut self, ask: &Generate) -> Result<(), Ended> {
+    fn number(&self, ask: &Generate) -> Result<Option<u64>, Ended> {
+        if ask.is_cancellable() && !self.supports_cancel {
+            return Err(Ended::failed("cancel_request_id is not supported"));
+        }
         match ask.cancel_request_id()? {
-            None => Ok(()),
-            Some(_) if !self.supports_cancel => {
-                Err(Ended::failed("cancel_request_id is not supported"))
+            Some(id) if !self.cancels.allows(id) => {
+                Err(Ended::failed("cancel_request_id is stale or duplicate"))
             }
-            Some(id) if self.cancels.begin(id) => Ok(()),
-            Some(_) => Err(Ended::failed("cancel_request_id is stale or duplicate")),
+            number => Ok(number),
         }
     }
 
@@ -239,13 +243,8 @@ impl Worker {
         loop {
             let count = decoded.ids.len() as u64;
             misbehave(talk, count, clock)?;
-            if count >= asked.limit {
-                decoded.finish_reason = "length";
-                break;
-            }
-            self.cancels.hear(&clock.host.control());
-            if self.cancels.is_cancelled() && !quirks.ignore_cancel {
-                decoded.cancelled = true;
+            decoded.cancelled = self.is_cancelled(talk, clock);
+            if decoded.cancelled {
                 break;
             }
             clock.pass(talk.pauses.get(&count).copied().unwrap_or_default());
@@ -254,18 +253,35 @@ impl Worker {
                 return Err(Ended::failed(FailAt::Decode.text()));
             }
             let Some((piece, id)) = talk.piece(count) else {
+                decoded.cancelled = self.is_cancelled(talk, clock);
                 break;
             };
             decoded.ids.push(id);
             let released = hold.push(piece);
+            let is_last = count + 1 >= asked.limit;
+            if is_last || released.stopped {
+                // A frame that comes when the end is reached is too late, even for this line.
+                decoded.cancelled = self.is_cancelled(talk, clock);
+            }
             clock.write(&released.text)?;
             if released.stopped {
                 decoded.trimmed = true;
                 return Ok(decoded);
             }
+            if is_last {
+                misbehave(talk, count + 1, clock)?;
+                decoded.finish_reason = if decoded.cancelled { "stop" } else { "length" };
+                break;
+            }
         }
         clock.write(&hold.rest())?;
         Ok(decoded)
+    }
+
+    /// Whether the turn has been cancelled by now.
+    fn is_cancelled(&mut self, talk: &Talk, clock: &mut Clock<'_, impl Host>) -> bool {
+        self.cancels.hear(&clock.host.control());
+        self.cancels.is_cancelled() && !talk.quirks.ignore_cancel
     }
 }
 

@@ -161,6 +161,64 @@ fn frames_are_obeyed_within_a_step() {
     }
 }
 
+/// An end that is reached keeps its reason; a frame before it turns it into a cancellation.
+#[test]
+fn late_frames_change_nothing() {
+    for (lines, cancelled) in [(0, true), (1, true), (2, false)] {
+        let ask = json!({"prompt": "x", "cancel_request_id": 1, "max_new_tokens": 2});
+        let mut around = Around {
+            frames: vec![(lines, 1_u64.to_le_bytes().to_vec())],
+            ..Around::default()
+        };
+        let mut worker = worker(&costly(), Timing::Strict);
+        worker
+            .line(ask.to_string().as_bytes(), &mut around)
+            .unwrap();
+        let last = around.lines.last().unwrap();
+        assert_eq!(last.contains("cancelled"), cancelled, "{last}");
+        assert_eq!(last.contains("\"length\""), !cancelled, "{last}");
+    }
+}
+
+/// A turn that is refused a session has not used its number up, one with a wrong prompt has.
+#[test]
+fn numbers_are_used_up_by_turns_that_begin() {
+    let mut model = costly();
+    model["worker"]["max_sessions"] = 1.into();
+    let mut worker = worker(&model, Timing::Strict);
+    let stale = r#"{"error":"cancel_request_id is stale or duplicate"}"#;
+    for (ask, expected) in [
+        (
+            json!({"session_id": "a", "cancel_request_id": 3}),
+            r#"{"code":"unsupported_session","error":"cannot open session","session_id":"a"}"#,
+        ),
+        (
+            json!({"prompt": "", "cancel_request_id": 3}),
+            r#"{"error":"empty prompt"}"#,
+        ),
+        (
+            json!({"prompt": "x", "cancel_request_id": 3, "session_id": 1}),
+            stale,
+        ),
+        (
+            json!({"prompt": "x", "cancel_request_id": 4.0}),
+            r#"{"error":"cancel_request_id must be a positive uint64"}"#,
+        ),
+    ] {
+        assert_eq!(said(&mut worker, &ask), [expected]);
+    }
+    let tokenizer = Arc::new(Tokenizer::named("byte").unwrap());
+    let model = Model::from_json(r#"{"a":"x"}"#, &tokenizer, |_| None).unwrap();
+    let mut serial = Worker::new(model, tokenizer, Timing::Strict, false);
+    assert_eq!(
+        said(
+            &mut serial,
+            &json!({"prompt": "x", "cancel_request_id": "?"})
+        ),
+        [r#"{"error":"cancel_request_id is not supported"}"#]
+    );
+}
+
 #[test]
 fn a_worker_may_fail_to_get_ready() {
     let model = json!({

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::parse::parsed;
 
-/// A line, read as far as its session.
+/// A line, read as far as it takes to tell turns from operations.
 #[derive(Clone, Debug)]
 pub enum Frame {
     /// A turn.
@@ -37,11 +37,7 @@ impl LineError {
 
 /// A turn that is asked for; [`Generate::wishes`] reads the rest.
 #[derive(Clone, Debug)]
-pub struct Generate {
-    /// The session, empty for none.
-    pub session_id: String,
-    members: Map<String, Value>,
-}
+pub struct Generate(Map<String, Value>);
 
 /// What a turn is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,13 +85,7 @@ impl Frame {
             Some("open") => Operation::Open,
             Some("reset") => Operation::Reset,
             // An unknown operation is a turn, as upstream has it.
-            _ => {
-                let session_id = members.get("session_id").map(text).transpose()?;
-                return Ok(Self::Generate(Generate {
-                    session_id: session_id.unwrap_or_default(),
-                    members,
-                }));
-            }
+            _ => return Ok(Self::Generate(Generate(members))),
         };
         let session_id = members.get("session_id").ok_or_else(|| {
             LineError::new("[json.exception.out_of_range.403] key 'session_id' not found")
@@ -108,9 +98,21 @@ impl Frame {
 }
 
 impl Generate {
+    /// The session, empty for none.
+    pub fn session_id(&self) -> Result<String, LineError> {
+        self.0
+            .get("session_id")
+            .map_or_else(|| Ok(String::new()), text)
+    }
+
+    /// Whether it has a number under which it can be cancelled, right or wrong.
+    pub fn is_cancellable(&self) -> bool {
+        self.0.contains_key("cancel_request_id")
+    }
+
     /// The number under which the turn can be cancelled.
     pub fn cancel_request_id(&self) -> Result<Option<u64>, LineError> {
-        let Some(id) = self.members.get("cancel_request_id") else {
+        let Some(id) = self.0.get("cancel_request_id") else {
             return Ok(None);
         };
         match id.as_u64() {
@@ -137,7 +139,7 @@ impl Generate {
         if seed < 0 {
             return Err(LineError::new("seed must be nonnegative"));
         }
-        let stop = self.members.get("stop");
+        let stop = self.0.get("stop");
         let stop = stop.map_or(Ok(Vec::new()), |stop| {
             list(stop)?.iter().map(text).collect()
         })?;
@@ -153,7 +155,7 @@ impl Generate {
     }
 
     fn prompt(&self) -> Result<Vec<Segment>, LineError> {
-        let members = &self.members;
+        let members = &self.0;
         match (members.get("prompt"), members.get("prompt_segments")) {
             (Some(prompt), None) => Ok(vec![Segment::Text(text(prompt)?)]),
             (None, Some(segments)) => segments_of(segments),
@@ -164,29 +166,34 @@ impl Generate {
     }
 
     fn integer(&self, key: &str, default: i64) -> Result<i64, LineError> {
-        self.members.get(key).map_or(Ok(default), integer)
+        self.0.get(key).map_or(Ok(default), integer)
     }
 
     fn number(&self, key: &str, default: f64) -> Result<f64, LineError> {
-        self.members.get(key).map_or(Ok(default), number)
+        self.0.get(key).map_or(Ok(default), number)
     }
 }
 
 fn segments_of(segments: &Value) -> Result<Vec<Segment>, LineError> {
-    let segments = match segments {
-        Value::Array(segments) => segments.iter().collect(),
-        Value::Null => Vec::new(),
-        Value::Object(members) => members.values().collect(),
-        other => vec![other],
-    };
     let segment = |segment: &Value| match (segment.get("ids"), segment.get("text")) {
-        (Some(ids), _) => Ok(Segment::Ids(
-            list(ids)?.iter().map(integer).collect::<Result<_, _>>()?,
-        )),
+        (Some(ids), _) => {
+            let ids = elements(ids).into_iter().map(integer);
+            Ok(Segment::Ids(ids.collect::<Result<_, _>>()?))
+        }
         (None, Some(shown)) => Ok(Segment::Text(text(shown)?)),
         (None, None) => Err(LineError::new("prompt_segment needs `text` or `ids`")),
     };
-    segments.into_iter().map(segment).collect()
+    elements(segments).into_iter().map(segment).collect()
+}
+
+/// What the real worker meets when it goes through a value: a plain one is its own only element.
+fn elements(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(elements) => elements.iter().collect(),
+        Value::Null => Vec::new(),
+        Value::Object(members) => members.values().collect(),
+        other => vec![other],
+    }
 }
 
 fn text(value: &Value) -> Result<String, LineError> {
@@ -245,7 +252,11 @@ mod tests {
     fn refused(line: &str) -> String {
         match Frame::parse(line.as_bytes()) {
             Err(error) => error.to_string(),
-            Ok(Frame::Generate(generate)) => generate.wishes().unwrap_err().to_string(),
+            Ok(Frame::Generate(generate)) => {
+                let session_id = generate.session_id();
+                let wishes = session_id.and_then(|_| generate.wishes());
+                wishes.unwrap_err().to_string()
+            }
             Ok(Frame::Operation(..)) => panic!("{line} is fine"),
         }
     }
@@ -307,6 +318,7 @@ mod tests {
                     Ok(Frame::Generate(generate)) => {
                         let _ = generate.wishes();
                         let _ = generate.cancel_request_id();
+                        let _ = generate.session_id();
                     }
                     Ok(Frame::Operation(_, session_id)) => assert!(!session_id.is_empty()),
                     Err(error) => assert!(!error.to_string().is_empty()),
