@@ -32,6 +32,16 @@ roofline:
 instructions:
     bash perf/instructions
 
+# Real servers with our workers behind them (installs from PyPI into the cache folder)
+real:
+    cargo test --test real_executorch -- --ignored --nocapture
+
+# Start ExecuTorch's own LLM server with our model worker, until interrupted
+real-executorch:
+    cargo build --release --bin stubline-worker
+    cargo run --release --example real -- executorch worker=target/release/stubline-worker \
+        model=fixtures/executorch/scripts.json tokenizer=fixtures/wire/sglang-0.5.23/stub-model
+
 # Licences and sources of dependencies (needs cargo-deny)
 deny:
     cargo deny check bans licenses sources

@@ -3,7 +3,8 @@
 //! [`mod@bench`] runs a load and keeps a [`record`] of each request, [`count`] turns the recorded texts
 //! into tokens after the run, [`report`] turns both into numbers. [`cli`] is the `bench` command
 //! around them; nothing below it sees clap. [`capture`] records a server's bytes, [`conform`] holds a
-//! server against recorded ones, [`gap`] tells why two sides' token counts differ.
+//! server against recorded ones, [`gap`] tells why two sides' token counts differ. [`real`] starts real
+//! servers to do that with.
 
 pub mod arrival;
 pub mod bench;
@@ -20,6 +21,7 @@ mod load;
 mod malformed;
 pub mod probe;
 mod raw;
+pub mod real;
 pub mod record;
 pub mod report;
 pub mod stats;

@@ -70,7 +70,7 @@ impl Stub {
         let line = line.unwrap_or_default();
         let mut stderr = stub.child.stderr.take().expect("stderr is piped");
         let Some(url) = line.strip_prefix("listening on ") else {
-            stub.stop();
+            drop(stub);
             let mut said = String::new();
             let _ = stderr.read_to_string(&mut said);
             let reason = reason(&said);
@@ -88,27 +88,28 @@ impl Stub {
         });
         Ok(stub)
     }
-
-    fn stop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let (Some(pid), Ok(None)) = (pid, self.child.try_wait()) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        for _ in 0..POLLS {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(POLL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        self.stop();
+        stop(&mut self.child);
     }
+}
+
+/// Asks a server to stop, and kills it if it takes too long.
+pub(crate) fn stop(child: &mut Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Ok(None)) = (pid, child.try_wait()) {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    for _ in 0..POLLS {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(POLL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The line of stderr that says why: clap puts hints behind it, a server warnings before it.
