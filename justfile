@@ -34,7 +34,7 @@ instructions:
 
 # Real servers with our workers behind them (installs from PyPI into the cache folder)
 real:
-    cargo test --test real_executorch -- --ignored --nocapture
+    cargo test --workspace --test real_executorch -- --ignored --nocapture
 
 # Start ExecuTorch's own LLM server with our model worker, until interrupted
 real-executorch:
