@@ -195,7 +195,7 @@ fn who_waits_for_a_turn_is_counted_apart() {
         "--drain",
         "0s",
         "--pace",
-        "steady:ttft=1ms,itl=1h",
+        "steady:ttft=50ms,itl=1h",
     ];
     let stub = Stub::start(words);
     let [mut first, mut second] = [stub.client(), stub.client()];
