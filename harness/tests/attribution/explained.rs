@@ -11,10 +11,11 @@ use vocab::Tokenizer;
 use wire::request::Endpoint;
 
 use crate::corpus::{Corpus, STOP};
-use crate::stub::{Stub, fixtures, folder};
+use crate::folders::{fixtures, folder};
+use crate::stub::{start, url};
 
 struct Server {
-    stub: Stub,
+    stub: serve::server::Server,
     corpus: Corpus,
     tokenizer: Arc<Tokenizer>,
     dialect: Dialect,
@@ -44,7 +45,7 @@ impl Server {
         let mut words: Vec<&str> = words.split(' ').collect();
         words.extend(["--tokenizer", &path, "--source", &source]);
         Self {
-            stub: Stub::start(&words),
+            stub: start(&words),
             corpus,
             tokenizer: Arc::new(tokenizer),
             dialect,
@@ -53,7 +54,7 @@ impl Server {
 
     fn config(&self, endpoint: Endpoint) -> Config {
         let samples = dataset::read(&self.corpus.prompts).unwrap();
-        let mut config = Config::new(self.stub.url(), samples.into(), Arc::clone(&self.tokenizer));
+        let mut config = Config::new(url(&self.stub), samples.into(), Arc::clone(&self.tokenizer));
         config.dialect = self.dialect;
         config.endpoint = endpoint;
         config.load = harness::arrival::Arrival::Concurrency(4);

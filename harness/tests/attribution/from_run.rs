@@ -13,7 +13,8 @@ use harness::report::{self, Summary};
 use serde_json::json;
 use vocab::Tokenizer;
 
-use crate::stub::{Stub, folder};
+use crate::folders::folder;
+use crate::stub::{start, url};
 
 fn char() -> Tokenizer {
     Tokenizer::named("char").unwrap()
@@ -169,9 +170,9 @@ fn a_folder_of_no_run_is_a_usage_error() {
 
 #[test]
 fn our_own_folders_give_their_counts() {
-    let stub = Stub::start(&["vllm", "--source", "fixed:Hello"]);
+    let stub = start(&["vllm", "--source", "fixed:Hello"]);
     let samples = harness::dataset::random(4, 4, 3, &char().vocab, 1);
-    let mut config = Config::new(stub.url(), samples.into(), Arc::new(char()));
+    let mut config = Config::new(url(&stub), samples.into(), Arc::new(char()));
     config.limit = Limit::Requests(3);
     config.keep_events = true;
     let run = bench::run(&config).unwrap();

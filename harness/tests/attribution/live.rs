@@ -7,8 +7,11 @@ use clap::Parser as _;
 use harness::UsageError;
 use harness::gap::live;
 use serde_json::{Value, json};
+use serve::server::Server;
+use wire::http1::WholeRequest;
 
-use crate::stub::{Stub, fixtures, folder};
+use crate::folders::{fixtures, folder};
+use crate::stub::{start, url};
 
 #[derive(clap::Parser)]
 struct Gap {
@@ -45,13 +48,13 @@ fn bpe() -> String {
 }
 
 /// vLLM with the recordings' scripts and parsers.
-fn vllm(more: &[&str]) -> Stub {
+fn vllm(more: &[&str]) -> Server {
     let scripts = fixtures().join("wire/vllm-0.33.0/scripts.json");
     let scripts = format!("script:{}", scripts.display());
     let tokenizer = bpe();
     let words = ["vllm", "tiny-model", "--reasoning-parser", "qwen3"];
     let source = ["--tokenizer", &tokenizer, "--source", &scripts];
-    Stub::start(&[&words[..], &source, more].concat())
+    start(&[&words[..], &source, more].concat())
 }
 
 fn prompts(name: &str, scripts: &[&str]) -> String {
@@ -70,7 +73,7 @@ fn ids_logprobs_and_text_alone_tell_the_same_causes() {
     let tokenizer = bpe();
     let words = [
         "--url",
-        &server.url(),
+        &url(&server),
         "--tokenizer",
         &tokenizer,
         "--dataset",
@@ -88,7 +91,7 @@ fn ids_logprobs_and_text_alone_tell_the_same_causes() {
         "{about}"
     );
     let as_ids = vllm(&["--return-tokens-as-token-ids"]);
-    for url in [server.url(), as_ids.url()] {
+    for url in [url(&server), url(&as_ids)] {
         let mut config = harness::bench::Config::new(
             url,
             harness::dataset::read(dataset.as_ref()).unwrap().into(),
@@ -119,7 +122,7 @@ fn each_choice_is_explained_by_itself() {
     let tokenizer = bpe();
     let words = [
         "--url",
-        &server.url(),
+        &url(&server),
         "--tokenizer",
         &tokenizer,
         "--dataset",
@@ -189,7 +192,7 @@ fn strict(tokens: u64) -> String {
 fn answer(mut stream: TcpStream, tokens: u64) {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
-    while !is_whole(&request) {
+    while !matches!(WholeRequest::parse(&request), Ok(Some(_))) {
         match stream.read(&mut buffer) {
             Ok(0) | Err(_) => return,
             Ok(count) => request.extend_from_slice(&buffer[..count]),
@@ -214,15 +217,4 @@ fn answer(mut stream: TcpStream, tokens: u64) {
         body.len()
     );
     let _ = stream.write_all(head.as_bytes());
-}
-
-fn is_whole(request: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(request);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
-    body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }

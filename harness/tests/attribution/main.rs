@@ -4,6 +4,9 @@
 
 mod corpus;
 mod explained;
+#[path = "../common/folders.rs"]
+mod folders;
 mod from_run;
 mod live;
+#[path = "../common/stub.rs"]
 mod stub;

@@ -3,27 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Parser as _;
 use harness::arrival::Arrival;
 use harness::bench::{self, Config, Dialect, Limit};
 use harness::dataset;
 use harness::report::Summary;
-use serve::server::Server;
 use vocab::Tokenizer;
 use wire::request::Endpoint;
 
-#[derive(clap::Parser)]
-struct Serve {
-    #[command(subcommand)]
-    command: serve::cli::Command,
-}
-
-fn stub(words: &[&str]) -> Server {
-    let words = ["serve"].into_iter().chain(words.iter().copied());
-    let words = words.chain(["--port", "0", "--workers", "1"]);
-    let checked = Serve::parse_from(words).command.checked(&|_| None).unwrap();
-    Server::start(&checked.config, Arc::new(checked.stub)).unwrap()
-}
+use crate::stub::{start, url};
 
 #[test]
 fn a_thousand_mixed_prompts_count_the_same_on_both_sides() {
@@ -31,7 +18,7 @@ fn a_thousand_mixed_prompts_count_the_same_on_both_sides() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/prompts/mixed-1000.jsonl");
     let samples = Arc::new(dataset::read(&prompts).unwrap());
     assert_eq!(samples.len(), 1000);
-    let (vllm, sglang) = (stub(&["echo"]), stub(&["echo", "--dialect", "sglang"]));
+    let (vllm, sglang) = (start(&["echo"]), start(&["echo", "--dialect", "sglang"]));
     for (server, dialect, endpoint) in [
         (&vllm, Dialect::Vllm, Endpoint::Chat),
         (&vllm, Dialect::Vllm, Endpoint::Completions),
@@ -39,7 +26,7 @@ fn a_thousand_mixed_prompts_count_the_same_on_both_sides() {
     ] {
         for stream in [true, false] {
             let tokenizer = Arc::new(Tokenizer::named("char").unwrap());
-            let url = format!("http://{}", server.address());
+            let url = url(server);
             let config = Config {
                 dialect,
                 endpoint,

@@ -9,5 +9,7 @@ mod fake;
 mod load;
 mod native;
 mod reports;
+#[path = "../common/stub.rs"]
+mod stub;
 mod totals;
 mod usage;

@@ -2,7 +2,8 @@
 
 use serve::replay::Plays;
 
-use crate::support::{Running, conform, fixtures, folder, record};
+use crate::folders::{fixtures, folder};
+use crate::support::{Running, conform, record};
 
 const CASES: &str = r#"{"name":"stream","path":"/v1/chat/completions","headers":{"X-Request-Id":"a"},"body":{"model":"tiny-chat","messages":[{"role":"user","content":"Say it. [[utf8]]"}],"stream":true}}
 {"name":"error","path":"/v1/completions","body":"{"}

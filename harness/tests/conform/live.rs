@@ -1,6 +1,7 @@
 //! Structure, against our stub and against servers that err.
 
-use crate::support::{Recorded, Running, changed, conform, failures, folder};
+use crate::folders::folder;
+use crate::support::{Recorded, Running, changed, conform, failures};
 
 #[test]
 fn our_stub_is_built_like_vllm() {

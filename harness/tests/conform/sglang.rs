@@ -2,7 +2,8 @@
 
 use serve::replay::Plays;
 
-use crate::support::{Recorded, Running, changed, failures, fixtures};
+use crate::folders::fixtures;
+use crate::support::{Recorded, Running, changed, failures};
 
 fn profile(configuration: &str) -> &'static str {
     if configuration.starts_with("rust-server") {

@@ -1,6 +1,6 @@
-//! Servers in this process, folders of this test run, commands as they are typed.
+//! Servers in this process, commands as they are typed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,8 @@ use plan::replay::Replay;
 use serve::replay::{Plays, load};
 use serve::server::{Config, Server};
 
-#[derive(clap::Parser)]
-struct Serve {
-    #[command(subcommand)]
-    command: serve::cli::Command,
-}
+use crate::folders::{fixtures, folder};
+use crate::stub;
 
 #[derive(clap::Parser)]
 struct Conform {
@@ -32,10 +29,7 @@ pub(crate) struct Running(Server);
 impl Running {
     /// What `stubline serve` with these words starts, on a free port.
     pub(crate) fn stub(words: &[&str]) -> Self {
-        let words = ["serve"].into_iter().chain(words.iter().copied());
-        let words = words.chain(["--port", "0", "--workers", "1"]);
-        let checked = Serve::parse_from(words).command.checked(&|_| None).unwrap();
-        Self(Server::start(&checked.config, Arc::new(checked.stub)).unwrap())
+        Self(stub::start(words))
     }
 
     /// vLLM with the recordings' scripts.
@@ -62,7 +56,7 @@ impl Running {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.0.address())
+        stub::url(&self.0)
     }
 }
 
@@ -70,20 +64,6 @@ impl Running {
     pub(crate) fn stop(self) {
         self.0.stop(Duration::from_secs(5)).unwrap();
     }
-}
-
-pub(crate) fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
-}
-
-/// An empty folder of this name.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 /// The exit code of `stubline conform` with these words, and what it prints.

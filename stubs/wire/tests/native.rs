@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::chunk::{Reader, Samples, Settled};
-use wire::http1::{BodyDecoder, ResponseHead};
+use wire::http1::WholeResponse;
 use wire::sse;
 use wire::usage::Usage;
 
@@ -26,14 +26,12 @@ fn recorded() -> Vec<PathBuf> {
 
 /// The data of a response's events.
 fn events(response: &[u8]) -> Vec<Vec<u8>> {
-    let (head, length) = ResponseHead::parse(response).unwrap().unwrap();
+    let response = WholeResponse::parse(response, false, true)
+        .unwrap()
+        .unwrap();
     let mut decoder = sse::Decoder::default();
     let mut events = Vec::new();
-    let mut body = BodyDecoder::new(head.framing);
-    let fed = body.feed(&response[length..], |part| {
-        decoder.feed(part, |data| events.push(data.to_vec()));
-    });
-    fed.unwrap();
+    decoder.feed(&response.body, |data| events.push(data.to_vec()));
     events
 }
 

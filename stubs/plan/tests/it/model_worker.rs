@@ -6,7 +6,8 @@ use std::time::Duration;
 use plan::model_worker::{Host, Model, Stop, Timing, Worker};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use vocab::Tokenizer;
+
+use crate::support::tokenizer;
 
 /// Everything around a worker, kept.
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Host for Around {
 }
 
 fn worker(model: &Value, timing: Timing) -> Worker {
-    let tokenizer = Arc::new(Tokenizer::named("byte").unwrap());
+    let tokenizer = tokenizer("byte");
     let model = Model::from_json(&model.to_string(), &tokenizer, |_| None).unwrap();
     Worker::new(model, tokenizer, timing, true)
 }
@@ -207,7 +208,7 @@ fn numbers_are_used_up_by_turns_that_begin() {
     ] {
         assert_eq!(said(&mut worker, &ask), [expected]);
     }
-    let tokenizer = Arc::new(Tokenizer::named("byte").unwrap());
+    let tokenizer = tokenizer("byte");
     let model = Model::from_json(r#"{"a":"x"}"#, &tokenizer, |_| None).unwrap();
     let mut serial = Worker::new(model, tokenizer, Timing::Strict, false);
     assert_eq!(
@@ -238,7 +239,7 @@ fn recordings_are_played() {
 {"dir":"to_worker","line":"{}"}
 {"t":1.0,"dir":"from_worker","line":"{\"token\":\"a\"}"}
 {"t":1.5,"dir":"exit","rc":3}"#;
-    let tokenizer = Arc::new(Tokenizer::named("byte").unwrap());
+    let tokenizer = tokenizer("byte");
     let find = |name: &str| (name == "a.worker.jsonl").then(|| recording.to_owned());
     let read = |json| Model::from_json(json, &tokenizer, find);
     let model = read(r#"{"replay":"a.worker.jsonl"}"#).unwrap();
@@ -253,7 +254,7 @@ fn recordings_are_played() {
 
 #[test]
 fn unusable_models_say_why() {
-    let tokenizer = Tokenizer::named("byte").unwrap();
+    let tokenizer = tokenizer("byte");
     for (json, expected) in [
         ("{}", "no script in it"),
         (r#"{"worker":{}}"#, "no script in it"),

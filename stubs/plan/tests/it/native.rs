@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use plan::PrefixCache;
 use plan::pace::Pace;
 use plan::reply::{Body, Reply};
 use plan::source::ScriptFile;
 use plan::stub::Stub;
-use plan::{PrefixCache, Timeline};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::dialect::Dialect;
 use wire::http1::{BodyDecoder, Framing};
 use wire::sse;
 
-use crate::support::{ask, tokenizer};
+use crate::support::{all, ask, tokenizer};
 
 /// A stub whose requests go the long way.
 fn stub(text: &str, incremental: bool) -> Stub {
@@ -45,12 +45,6 @@ fn frames(reply: Reply) -> Vec<Value> {
         other => panic!("{other:?}"),
     }
     frames
-}
-
-fn all(timeline: &mut Timeline) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while timeline.step(&mut bytes).is_some() {}
-    bytes
 }
 
 fn ids(frame: &Value) -> Vec<u64> {

@@ -9,7 +9,7 @@ use plan::{Kind, ReasoningParser, ToolParser};
 use serde_json::{Value, json};
 use wire::dialect::Dialect;
 
-use crate::support::{ask, tokenizer};
+use crate::support::{all, ask, tokenizer};
 
 /// A stub of SGLang whose model always says the same.
 fn stub(text: &str) -> Stub {
@@ -27,11 +27,7 @@ fn whole(reply: Reply) -> (u16, String) {
     let bytes = match reply.body {
         Body::Whole(whole) => whole.bytes,
         Body::Rendered(rendered) => rendered.bytes.clone(),
-        Body::Stream(mut timeline) => {
-            let mut bytes = Vec::new();
-            while timeline.step(&mut bytes).is_some() {}
-            bytes
-        }
+        Body::Stream(mut timeline) => all(&mut timeline),
         body => panic!("no body: {body:?}"),
     };
     (reply.status, String::from_utf8(bytes).unwrap())
@@ -392,8 +388,7 @@ fn any_body_has_an_answer() {
                     let known = matches!(reply.status, 200 | 400 | 404 | 500);
                     assert!(known, "{} {body} {}", entry.path, reply.status);
                     if let Body::Stream(mut timeline) = reply.body {
-                        let mut bytes = Vec::new();
-                        while timeline.step(&mut bytes).is_some() {}
+                        all(&mut timeline);
                     }
                 }
             }

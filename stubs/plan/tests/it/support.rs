@@ -1,7 +1,8 @@
 //! Tokenizers, and a stub that is asked.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use plan::Timeline;
 use plan::reply::Reply;
 use plan::stub::{Call, Context, Stub};
 use serde_json::Value;
@@ -10,12 +11,19 @@ use wire::http1::RequestHead;
 
 /// A built-in vocabulary, or `bpe` of the fixtures.
 pub(crate) fn tokenizer(name: &str) -> Arc<Tokenizer> {
-    let bpe = |file: &str| {
+    static BPE: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizers/bpe");
-        std::fs::read_to_string(format!("{folder}/{file}")).ok()
-    };
-    let tokenizer = Tokenizer::named(name);
-    Arc::new(tokenizer.unwrap_or_else(|| Tokenizer::from_files(bpe).unwrap()))
+        let read = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok();
+        Arc::new(Tokenizer::from_files(read).unwrap())
+    });
+    Tokenizer::named(name).map_or_else(|| Arc::clone(&BPE), Arc::new)
+}
+
+/// All bytes of a stream.
+pub(crate) fn all(timeline: &mut Timeline) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while timeline.step(&mut bytes).is_some() {}
+    bytes
 }
 
 /// What a stub replies to a POST at 1700000000 s, its ids from one seed.

@@ -16,7 +16,7 @@ use wire::dialect::Dialect;
 use wire::http1;
 use wire::sse;
 
-use crate::support::{ask, ask_in, tokenizer};
+use crate::support::{all, ask, ask_in, tokenizer};
 
 /// A line for each step: when it is due, and its data.
 fn timeline(reply: Reply) -> String {
@@ -257,8 +257,7 @@ fn spoken(reply: Reply) -> (Vec<Spoken>, Option<u64>) {
     };
     match reply.body {
         Body::Stream(mut timeline) => {
-            let mut bytes = Vec::new();
-            while timeline.step(&mut bytes).is_some() {}
+            let bytes = all(&mut timeline);
             let mut decoder = http1::BodyDecoder::new(http1::Framing::Chunked);
             let mut events = sse::Decoder::default();
             decoder

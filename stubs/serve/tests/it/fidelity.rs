@@ -7,15 +7,12 @@ mod exchange; // a request sent as it was sent
 mod meanwhile; // exchanges with something else going on
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
 
-use plan::replay::Replay;
 use serde::Deserialize;
 use serve::replay::{Plays, load};
-use serve::server::{Config, Server};
 use wire::recording::{Rules, difference, normalised};
 
+use crate::replay::Player;
 use crate::support::{Stub, fixtures};
 use corpus::{Case, Configuration, Corpus, Native, is_any, is_rust};
 
@@ -336,10 +333,13 @@ fn few_cases_are_known_to_differ() {
 
 #[test]
 fn known_cases_are_recorded() {
+    let corpora = LIMITS.iter().flat_map(|(corpora, _)| *corpora);
+    let corpora: Vec<_> = corpora
+        .map(|corpus| (corpus, corpus.configurations()))
+        .collect();
     for case in known() {
-        let corpora = LIMITS.iter().flat_map(|(corpora, _)| *corpora);
-        let corpus = corpora.into_iter().find(|corpus| case.is_of(corpus));
-        let configurations = corpus.expect("a corpus").configurations();
+        let found = corpora.iter().find(|(corpus, _)| case.is_of(corpus));
+        let (_, configurations) = found.expect("a corpus");
         let recorded = configurations.iter().any(|configuration| {
             let names = |found: &wire::recording::Case| {
                 found.name == case.case || found.aux.as_ref() == Some(&case.case)
@@ -369,14 +369,13 @@ fn all_recordings_are_enumerated() {
 fn played_recordings_do_not_differ() {
     for corpus in [&SGLANG, &SGLANG_RUST] {
         for configuration in corpus.configurations() {
-            let replay = Arc::new(Replay::new(load(&configuration.folder).unwrap()));
-            let server = Server::replay(&Config::default(), replay, Plays::default()).unwrap();
+            let player = Player::start(load(&configuration.folder).unwrap(), Plays::default());
             let mut found = Found::default();
             for case in configuration.cases().filter(|case| case.aux.is_none()) {
-                let ours = exchange::exchange(server.address(), &case);
+                let ours = exchange::exchange(player.address(), &case);
                 found.add(corpus, &case, &ours);
             }
-            server.stop(Duration::ZERO).unwrap();
+            player.stop();
             assert_eq!(found.different, [], "{}", configuration.name);
         }
     }

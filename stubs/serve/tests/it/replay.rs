@@ -1,5 +1,6 @@
 //! Recorded folders, played over a socket.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +11,24 @@ use wire::recording::{Arrival, Times};
 
 use crate::support::{Client, fixtures, post};
 
-struct Player(Server);
+/// Recordings that are played.
+pub(crate) struct Player(Server);
 
 impl Player {
-    fn start(recorded: Vec<Recorded>, plays: Plays) -> Self {
+    pub(crate) fn start(recorded: Vec<Recorded>, plays: Plays) -> Self {
         let replay = Arc::new(Replay::new(recorded));
         Self(Server::replay(&Config::default(), replay, plays).unwrap())
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.0.address())
+        Client::connect(self.address())
     }
 
-    fn stop(self) {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    pub(crate) fn stop(self) {
         self.0.stop(Duration::from_secs(5)).unwrap();
     }
 }
