@@ -240,10 +240,7 @@ impl Args {
                 Limit::Duration(duration.unwrap_or_else(|| Duration::from_secs(seconds)))
             }
         };
-        let mut samples = samples(&self.dataset, &tokenizer, limit, self.seed)?;
-        if self.endpoint == Endpoint::Generate && self.dataset.starts_with("random:") {
-            dataset::encode(&mut samples, &tokenizer.vocab);
-        }
+        let samples = samples(&self.dataset, &tokenizer, self.endpoint, limit, self.seed)?;
         if self.url.is_none() && self.stub.is_none() {
             let message = "which server? --url http://HOST:PORT, or --stub max to start one";
             return Err(UsageError(message.into()));
@@ -325,9 +322,11 @@ pub(crate) fn tokenizer(name: &str) -> Result<Tokenizer, UsageError> {
 const RANDOM_SAMPLES: u64 = 1000;
 const RANDOM_TOKENS: u64 = 4_000_000;
 
+/// Samples of a file, or random ones: as token ids where the endpoint takes them.
 pub(crate) fn samples(
     dataset: &str,
     tokenizer: &Tokenizer,
+    endpoint: Endpoint,
     limit: Limit,
     seed: u64,
 ) -> Result<Vec<Sample>, UsageError> {
@@ -352,7 +351,11 @@ pub(crate) fn samples(
         isl as usize,
         usize::try_from(count).expect("at most a thousand"),
     );
-    Ok(dataset::random(isl, osl, count, &tokenizer.vocab, seed))
+    let mut samples = dataset::random(isl, osl, count, &tokenizer.vocab, seed);
+    if endpoint == Endpoint::Generate {
+        dataset::encode(&mut samples, &tokenizer.vocab);
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]

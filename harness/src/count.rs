@@ -141,6 +141,13 @@ pub(crate) fn counts(config: &Config, records: &[Record]) -> Vec<Counts> {
     counted
 }
 
+/// Ids without the end tokens behind them.
+pub(crate) fn without_end<'a>(ids: &'a [u32], tokenizer: &Tokenizer) -> &'a [u32] {
+    let is_end = |id: &u32| tokenizer.eos_token_ids.contains(id);
+    let last = ids.iter().rposition(|id| !is_end(id));
+    &ids[..last.map_or(0, |last| last + 1)]
+}
+
 /// Counts texts, each different one once: benchmarks hear the same answer often.
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
@@ -159,20 +166,11 @@ impl<'a> Texts<'a> {
 
     /// Whether ids are those of a text; end tokens are left out, as decoding does with special ones.
     fn decode(&mut self, ids: &'a [u32], text: &str) -> Option<bool> {
-        let Tokenizer {
-            vocab,
-            eos_token_ids,
-            ..
-        } = self.tokenizer;
+        let vocab = &self.tokenizer.vocab;
         if matches!(vocab, Vocab::Word) {
             return None;
         }
-        let is_end = |id: &u32| eos_token_ids.contains(id);
-        let end = ids
-            .iter()
-            .rposition(|id| !is_end(id))
-            .map_or(0, |last| last + 1);
-        let ids = &ids[..end];
+        let ids = without_end(ids, self.tokenizer);
         let decode = || vocab.decode(ids);
         Some(self.decoded.entry(ids).or_insert_with(decode) == text)
     }

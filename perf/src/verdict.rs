@@ -149,7 +149,7 @@ impl Pair<'_> {
             differs,
             extra: ratio
                 .filter(|_| is_usage && self.base.response_bytes > 0)
-                .map(|ratio| self.extra(&ratio)),
+                .map(|ratio| self.extra(&ratio, &values, &bases)),
         })
     }
 
@@ -166,7 +166,7 @@ impl Pair<'_> {
             .then_some(values)
     }
 
-    fn extra(&self, ratio: &Interval) -> Extra {
+    fn extra(&self, ratio: &Interval, values: &[f64], bases: &[f64]) -> Extra {
         let of_ceiling = |row: &Measured| self.values(&self.rows[row.ceiling?]);
         let bare = of_ceiling(self.row).zip(of_ceiling(self.base));
         let (of_bare, beyond) = bare.map_or((None, None), |(row, base)| {
@@ -178,9 +178,7 @@ impl Pair<'_> {
                     .map(|(value, bare)| value / bare)
                     .collect()
             };
-            let values = self.values(self.row).unwrap_or_default();
-            let bases = self.values(self.base).unwrap_or_default();
-            let beyond = stats::ratio(&paired(&values, &row), &paired(&bases, &base), self.seed);
+            let beyond = stats::ratio(&paired(values, &row), &paired(bases, &base), self.seed);
             (of_bare, beyond)
         });
         let (row_bytes, base_bytes) = (self.row.response_bytes, self.base.response_bytes);

@@ -7,6 +7,7 @@ use vocab::Tokenizer;
 use super::scenario::Scenario;
 use super::seen::Seen;
 use super::trace::{Script, Trace, count};
+use crate::count::without_end;
 
 /// What is known of an exchange.
 pub(super) struct Exchange<'a> {
@@ -83,14 +84,9 @@ impl Exchange<'_> {
     pub(super) fn ids_decode(&self) -> Option<bool> {
         let choices = self.seen.choices.values();
         let gates = choices.filter_map(|spoken| {
-            let ids = spoken.ids.as_deref()?;
-            let is_end = |id: &u32| self.client.eos_token_ids.contains(id);
-            let end = ids
-                .iter()
-                .rposition(|id| !is_end(id))
-                .map_or(0, |at| at + 1);
+            let ids = without_end(spoken.ids.as_deref()?, self.client);
             let text = format!("{}{}", spoken.reasoning, spoken.content);
-            Some(self.client.vocab.decode(&ids[..end]) == text)
+            Some(self.client.vocab.decode(ids) == text)
         });
         gates.reduce(|one, other| one && other)
     }

@@ -11,6 +11,7 @@ use wire::http1::WholeResponse;
 use wire::sse;
 use wire::usage::Usage;
 
+use super::answer::list;
 use crate::load::Heard;
 
 /// An answer with everything that bases count.
@@ -255,17 +256,13 @@ impl Seen {
     }
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
 fn native_ids(value: &Value) -> Vec<u32> {
     let ids = list(value).iter().filter_map(Value::as_u64);
     ids.filter_map(|id| u32::try_from(id).ok()).collect()
 }
 
 /// The data of each event, or the body.
-fn events(body: &[u8], is_stream: bool) -> Vec<Vec<u8>> {
+pub(super) fn events(body: &[u8], is_stream: bool) -> Vec<Vec<u8>> {
     if !is_stream {
         return vec![body.to_vec()];
     }

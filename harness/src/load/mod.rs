@@ -79,13 +79,14 @@ impl Job {
             return Err(UsageError("--workers must be at least 1".into()));
         }
         let workers = config.workers.min(connections);
+        let texts = config.keep == Keep::Records;
         Ok(Self {
             address: target.address,
             connections,
             kept: Kept {
-                data: config.keep_data || config.choices() > 1,
+                data: texts && (config.keep_data || config.choices() > 1),
                 events: config.keep_events,
-                texts: config.keep == Keep::Records,
+                texts,
             },
             progress: config.progress,
             requests: Requests::new(config, target, model, run_id)?,

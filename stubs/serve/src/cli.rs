@@ -291,12 +291,6 @@ impl Common {
             let given = self.served_model_name.into_iter();
             given.map(Into::into).collect()
         };
-        let limits = Limits {
-            keeps_names: dialect.manner().keeps_names,
-            shares_names: dialect.manner().shares_names,
-            running: self.max_num_seqs,
-            queued: None,
-        };
         let keep_alive = match self.keep_alive_timeout {
             None => keep_alive,
             Some(timeout) => Some(timeout).filter(|timeout| !timeout.is_zero()),
@@ -317,7 +311,7 @@ impl Common {
                     max_queued: None,
                     pace: self.pace,
                     prefix_cache: None,
-                    under_way: under_way(limits),
+                    under_way: under_way(limits(dialect, self.max_num_seqs, None)),
                     source,
                     tokenizer: Arc::clone(&tokenizer),
                 },
@@ -332,6 +326,17 @@ impl Common {
                 ..Stub::echo(tokenizer)
             },
         })
+    }
+}
+
+/// How many requests a dialect's server takes at once and lets wait, and what it keeps of their names.
+fn limits(dialect: Dialect, running: Option<u64>, queued: Option<u64>) -> Limits {
+    let manner = dialect.manner();
+    Limits {
+        keeps_names: manner.keeps_names,
+        shares_names: manner.shares_names,
+        running,
+        queued,
     }
 }
 

@@ -482,7 +482,8 @@ fn stream_options(value: &Json<'_>) -> StreamOptions {
     }
 }
 
-fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
+/// A string's text, as far as it is one.
+pub(crate) fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
     match value {
         Json::String(text) => Some(text),
         Json::Surrogates(text) => Some(text.into()),

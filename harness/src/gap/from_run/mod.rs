@@ -8,12 +8,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
 use std::path::Path;
 
-use anyhow::Context as _;
 use serde_json::Value;
 use vocab::Tokenizer;
 
 use super::attribution::Flavour;
-use super::paired::{self, Report};
+use super::paired::Report;
 use crate::cli::Format;
 use crate::error::UsageError;
 
@@ -58,18 +57,12 @@ pub fn read(
 pub fn run(
     dir: &Path,
     tokenizer: Option<&str>,
-    (tolerance, worst): (u64, usize),
+    limits: (u64, usize),
     (format, out): (Format, &mut impl Write),
 ) -> anyhow::Result<u8> {
     let tokenizer = tokenizer.map(crate::cli::tokenizer).transpose()?;
     let report = read(dir, tokenizer.as_ref(), &Flavour::default())?;
-    let printed = match format {
-        Format::Json => report.json(),
-        Format::Table => paired::text(&report, worst),
-    };
-    out.write_all(printed.as_bytes())
-        .context("failed to print the report")?;
-    Ok(report.exit_code(tolerance))
+    report.print(format, limits, out)
 }
 
 /// The lines of a log that are JSON objects, and those that are not.

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use wire::http1::WholeResponse;
 use wire::request::Endpoint;
-use wire::sse::Decoder;
 
 use crate::bench::{self, Config, Dialect};
 use crate::gap::answer;
 use crate::gap::attribution::Tokens;
+use crate::gap::seen;
 use crate::http::Target;
 use crate::load;
 use crate::raw;
@@ -130,15 +130,8 @@ fn told(config: &Config, target: &Target, model: &str, way: &Way) -> anyhow::Res
         let body = body.chars().take(200).collect();
         return Ok(Told::Refused(whole.status, body));
     }
-    let mut events: Vec<Box<[u8]>> = Vec::new();
-    if config.stream {
-        let mut decoder = Decoder::default();
-        decoder.feed(&whole.body, |data| events.push(data.into()));
-        decoder.finish(|data| events.push(data.into()));
-    } else {
-        events.push((*whole.body).into());
-    }
-    let choices = answer::of_data(events.iter().map(|event| &**event)).choices;
+    let events = seen::events(&whole.body, config.stream);
+    let choices = answer::of_data(events.iter().map(Vec::as_slice)).choices;
     let tells = choices
         .iter()
         .any(|choice| choice.tokens != Tokens::Unknown);

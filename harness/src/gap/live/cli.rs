@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use serde_json::{Map, Value};
 use wire::request::Endpoint;
@@ -12,10 +11,8 @@ use super::{ask, measure};
 use crate::arrival::Arrival;
 use crate::bench::{Config, Dialect, Limit};
 use crate::cli::{self, Format};
-use crate::dataset;
 use crate::error::UsageError;
 use crate::gap::attribution::Flavour;
-use crate::gap::paired;
 
 /// How a live server is asked.
 #[derive(Clone, Debug, clap::Args)]
@@ -126,13 +123,7 @@ pub fn run(args: &Args, format: Format, out: &mut impl std::io::Write) -> anyhow
     let config = args.config()?;
     let asked = ask(&config)?;
     let report = measure(&config, &asked, &Flavour::default())?;
-    let printed = match format {
-        Format::Json => report.json(),
-        Format::Table => paired::text(&report, args.worst),
-    };
-    out.write_all(printed.as_bytes())
-        .context("failed to print the report")?;
-    Ok(report.exit_code(args.tolerance))
+    report.print(format, args.limits(), out)
 }
 
 const RANDOM_REQUESTS: u64 = 100;
@@ -152,10 +143,7 @@ impl Args {
             ));
         }
         let wanted = Limit::Requests(self.requests.unwrap_or(RANDOM_REQUESTS));
-        let mut samples = cli::samples(&self.dataset, &tokenizer, wanted, self.seed)?;
-        if self.endpoint == Endpoint::Generate && self.dataset.starts_with("random:") {
-            dataset::encode(&mut samples, &tokenizer.vocab);
-        }
+        let samples = cli::samples(&self.dataset, &tokenizer, self.endpoint, wanted, self.seed)?;
         let requests = self.requests.unwrap_or(samples.len() as u64);
         let url = self.url.clone().unwrap_or_default();
         let defaults = Config::new(url, Arc::new(samples), Arc::new(tokenizer));

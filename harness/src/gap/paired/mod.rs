@@ -2,9 +2,13 @@
 
 mod text;
 
+use std::io::Write;
+
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::attribution::{Attribution, Basis, Cause};
+use crate::cli::Format;
 use crate::stats::{float, mean_and_std};
 
 pub use text::text;
@@ -197,6 +201,22 @@ impl Report {
     pub fn json(&self) -> String {
         let json = serde_json::to_string_pretty(self).expect("numbers and strings encode");
         json + "\n"
+    }
+
+    /// Prints it with the worst samples, and gives the exit code.
+    pub(super) fn print(
+        &self,
+        format: Format,
+        (tolerance, worst): (u64, usize),
+        out: &mut impl Write,
+    ) -> anyhow::Result<u8> {
+        let printed = match format {
+            Format::Json => self.json(),
+            Format::Table => text(self, worst),
+        };
+        out.write_all(printed.as_bytes())
+            .context("failed to print the report")?;
+        Ok(self.exit_code(tolerance))
     }
 }
 

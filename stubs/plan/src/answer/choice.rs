@@ -147,9 +147,14 @@ impl Answer<'_> {
     /// Tokens of a choice's reasoning by each step, as SGLang counts them.
     fn thoughts(&self, said: &Said) -> Vec<u64> {
         let vocab = &self.stub.engine.tokenizer.vocab;
-        let close = vocab.encode(ReasoningParser::CLOSE, false);
+        let thinks = self.thinks();
+        let close = if thinks {
+            vocab.encode(ReasoningParser::CLOSE, false)
+        } else {
+            Vec::new()
+        };
         let ends = said.outputs.iter().map(|output| output.ids_end());
-        reasoning::sglang::tokens(&said.ids, ends, &close, self.thinks())
+        reasoning::sglang::tokens(&said.ids, ends, &close, thinks)
     }
 
     /// Gives a choice what is its own of the parsers: ids of tool calls.

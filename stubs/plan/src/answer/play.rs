@@ -92,9 +92,10 @@ impl<'a> Answer<'a> {
         let script = |prompt: &One<'_>| script(self.stub, self.request, &prompt.text);
         let scripts: Vec<Arc<Script>> = prompts.map(script).collect();
         self.look_up(&scripts);
+        let patterns = stop_patterns(self.request);
         for (number, script) in scripts.iter().enumerate() {
             self.plan.pauses.extend(&script.pauses);
-            self.choices(number, script);
+            self.choices(number, script, &patterns);
         }
         self.take_up();
         let mut faults = self.tracks.iter().filter_map(|track| track.said.fault);
@@ -166,11 +167,10 @@ impl<'a> Answer<'a> {
     }
 
     /// The choices of one prompt.
-    fn choices(&mut self, number: usize, script: &Script) {
+    fn choices(&mut self, number: usize, script: &Script, patterns: &[Regex]) {
         let engine = &self.stub.engine;
-        let patterns = stop_patterns(self.request);
         let rules = Rules {
-            stop_regex: &patterns,
+            stop_regex: patterns,
             ..rules(self.stub, self.request, self.prompt[number].tokens)
         };
         self.limits.push(rules.max_tokens);
@@ -214,12 +214,12 @@ impl<'a> Answer<'a> {
 
     /// The answer as it will be sent.
     pub(super) fn reply(self) -> Reply {
-        let extension = self.extension();
         let mut facts = self.facts();
         if self.request.stream && self.plan.usage == UsagePolicy::Omit {
             facts.usage = None;
         }
         let body = if self.request.stream {
+            let extension = self.extension();
             let patterns = Arc::clone(&self.stub.patterns);
             let keeps = self.may_be_given_up();
             let encoder = Encoder::new(self.stub.dialect, self.envelope, patterns);
@@ -250,11 +250,11 @@ impl<'a> Answer<'a> {
     pub(super) fn extension(&self) -> Option<Box<Extension>> {
         let wishes = self.request.wishes.as_deref()?;
         let cached: u64 = self.cached.iter().sum();
-        let input_ids = self.prompt_ids.as_ref().map(|ids| ids.concat());
+        let input_ids = || self.prompt_ids.as_ref().map(|ids| ids.concat());
         let output_ids = || self.tracks.iter().map(|track| track.said.ids.clone());
         let extension = Extension {
             cached_tokens: Some(cached).filter(|cached| wishes.sglext_cached_tokens && *cached > 0),
-            input_ids: input_ids.filter(|_| wishes.sglext_input_ids),
+            input_ids: wishes.sglext_input_ids.then(input_ids).flatten(),
             output_ids: wishes.sglext_output_ids.then(|| output_ids().collect()),
         };
         (extension != Extension::default()).then(|| extension.into())

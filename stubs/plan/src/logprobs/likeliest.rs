@@ -11,11 +11,11 @@ const SHORT: usize = 16;
 
 /// The ids of the `count` highest numbers of a row, the highest first.
 pub(super) fn likeliest(row: &[f32], count: usize) -> Vec<u32> {
-    let mut entries: Vec<Entry> = row.iter().copied().zip(0..).collect();
-    let count = count.min(entries.len());
+    let count = count.min(row.len());
     if count == 0 {
         return Vec::new();
     }
+    let mut entries: Vec<Entry> = row.iter().copied().zip(0..).collect();
     select(&mut entries, count - 1);
     entries.truncate(count);
     let rest = &mut entries[..count - 1];

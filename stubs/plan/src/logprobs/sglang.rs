@@ -125,12 +125,16 @@ impl Rows {
 /// What is likely where a script's token is next.
 fn scripted(id: u32, ids: Ids) -> Row {
     let mut logits = vec![FLOOR; ids.count];
+    let weight = |logit: f32| f64::from(logit).exp() as f32;
+    let mut weights = vec![weight(FLOOR); ids.count];
     for (number, step) in STEPS.iter().enumerate().rev() {
-        logits[(ids.index(id) + DISTANCE * number) % ids.count] = *step;
+        let at = (ids.index(id) + DISTANCE * number) % ids.count;
+        logits[at] = *step;
+        weights[at] = weight(*step);
     }
     let mut sums = [0.0_f32; LANES];
-    for (index, logit) in logits.iter().enumerate() {
-        sums[index % LANES] += f64::from(*logit).exp() as f32;
+    for (index, weight) in weights.iter().enumerate() {
+        sums[index % LANES] += weight;
     }
     let mut width = LANES;
     while width > 1 {

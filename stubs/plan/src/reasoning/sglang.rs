@@ -135,8 +135,11 @@ pub(crate) fn tokens(
     thinks: bool,
 ) -> Vec<u64> {
     let closes = |end: &usize| !close.is_empty() && ids[..*end].ends_with(close);
-    let all = (1..=ids.len()).find(closes).unwrap_or(ids.len());
-    let all = if thinks { all } else { 0 };
+    let all = if thinks {
+        (1..=ids.len()).find(closes).unwrap_or(ids.len())
+    } else {
+        0
+    };
     ends.map(|end| end.min(all) as u64).collect()
 }
 

@@ -13,10 +13,9 @@ impl Events {
         loop {
             match self.stage {
                 Stage::Finish { step, number } if number < self.ended.len() => {
-                    let number_after = number + 1;
                     self.stage = Stage::Finish {
                         step,
-                        number: number_after,
+                        number: number + 1,
                     };
                     return Some(self.finish(step, number));
                 }

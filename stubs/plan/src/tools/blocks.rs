@@ -49,7 +49,7 @@ impl Blocks {
                 .pending
                 .split_off(open.unwrap_or(self.pending.len() - kept));
             let before = std::mem::replace(&mut self.pending, behind);
-            said.extend((!before.is_empty()).then(|| content_of(before)));
+            said.extend((!before.is_empty()).then(|| Called::content(before)));
             let Some(at) = self.pending.find(CLOSE).filter(|_| open.is_some()) else {
                 break;
             };
@@ -60,7 +60,7 @@ impl Blocks {
         if self.is_single && self.calls > 0 {
             self.pending.clear();
         } else if is_last && self.pending.starts_with(OPEN) {
-            said.push(content_of(String::new()));
+            said.push(Called::content(String::new()));
         }
         said
     }
@@ -68,7 +68,7 @@ impl Blocks {
     fn block(&mut self, block: String) -> Called {
         let calls = self.whole(&block).1;
         if calls.is_empty() {
-            return content_of(block);
+            return Called::content(block);
         }
         Called {
             calls,
@@ -90,13 +90,6 @@ impl Blocks {
         let calls = entries(calls, first, || call_id(&mut self.ids));
         let content = Some(whole.content).filter(|content| !content.is_empty());
         (content, calls)
-    }
-}
-
-fn content_of(text: String) -> Called {
-    Called {
-        content: Some(text),
-        ..Called::default()
     }
 }
 

@@ -74,6 +74,13 @@ pub(crate) struct Called {
 }
 
 impl Called {
+    fn content(text: String) -> Self {
+        Self {
+            content: Some(text),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn says_nothing(&self) -> bool {
         self.calls.is_empty() && self.content.is_none() && !self.nulls.content
     }

@@ -89,13 +89,13 @@ impl Detector {
             Some(0) => self.in_call(false),
             Some(at) => {
                 let behind = self.pending.split_off(at);
-                content(std::mem::replace(&mut self.pending, behind))
+                Called::content(std::mem::replace(&mut self.pending, behind))
             }
             None => {
                 let kept = begun(&self.pending, self.parser.open());
                 let kept = self.pending.split_off(self.pending.len() - kept);
                 let said = std::mem::replace(&mut self.pending, kept);
-                content(self.without_close(&said))
+                Called::content(self.without_close(&said))
             }
         }
     }
@@ -109,7 +109,7 @@ impl Detector {
             return Called::default();
         }
         let said = std::mem::take(&mut self.pending).replace(self.parser.close(), "");
-        content(self.without_close(&said))
+        Called::content(self.without_close(&said))
     }
 
     /// Content without closing tags, the last of which may come in pieces.
@@ -266,13 +266,6 @@ enum Next {
     Leave,
     #[default]
     Stay,
-}
-
-fn content(text: String) -> Called {
-    Called {
-        content: Some(text),
-        ..Called::default()
-    }
 }
 
 /// An entry with arguments alone.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use plan::stub::{Parsers, Stub};
-use plan::under_way::{Limits, UnderWay};
+use plan::under_way::UnderWay;
 use plan::{Front, PrefixCache, ReasoningParser, ToolParser};
 use serde_json::Value;
 use wire::dialect::sglang::info::Info;
 
 use super::ignored::{Ignored, OfSglang};
-use super::{Checked, Common, Env};
+use super::{Checked, Common, Env, limits};
 
 /// The context where neither a flag nor the model's folder tells one.
 const DEFAULT_CONTEXT: u64 = 131_072;
@@ -173,12 +173,9 @@ impl SglangArgs {
             self.max_running_requests != Some(0),
             "--max-running-requests must be at least 1"
         );
-        stub.engine.under_way = Some(UnderWay::new(Limits {
-            keeps_names: stub.dialect.manner().keeps_names,
-            shares_names: stub.dialect.manner().shares_names,
-            running: self.max_running_requests.or(self.common.max_num_seqs),
-            queued: self.max_queued_requests,
-        }));
+        let running = self.max_running_requests.or(self.common.max_num_seqs);
+        let limits = limits(stub.dialect, running, self.max_queued_requests);
+        stub.engine.under_way = Some(UnderWay::new(limits));
         let streaming = &mut stub.streaming;
         streaming.cache_report = self.enable_cache_report;
         streaming.force_include_usage = self.stream_response_default_include_usage;

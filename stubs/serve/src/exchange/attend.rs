@@ -9,7 +9,6 @@ use plan::under_way::{Ticket, Turn};
 use tokio::time::Instant;
 use wire::dialect::Content;
 use wire::finish::FinishReason;
-use wire::usage::Usage;
 
 use super::Exchange;
 use super::begin::Saved;
@@ -110,7 +109,7 @@ impl Exchange {
         if remains.choices.iter().any(|choice| choice.index == 0) {
             facts.finish_reason = Some(FinishReason::Abort.as_str());
         }
-        facts.usage = facts.usage.map(|_| Usage { ..remains.usage });
+        facts.usage = facts.usage.and(Some(remains.usage));
         facts.reasoning_tokens = facts.reasoning_tokens.and(remains.usage.reasoning_tokens);
     }
 }

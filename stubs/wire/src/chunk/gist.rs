@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::shapes::{MAX_BYTES, Shapes, number, plain, span, text, text_span};
+use super::shapes::{MAX_BYTES, Shapes, Template, number, plain, span, text, text_span};
 use super::{Chunk, DecodeError, RawChunk, native};
 use crate::usage::Usage;
 
@@ -107,23 +107,13 @@ impl Reader {
 /// A chunk's bytes around its holes.
 #[derive(Clone, Debug)]
 struct Shape {
-    bytes: Vec<u8>,
+    template: Template<Value>,
     /// Where the id stands, if the chunk begins with one: any other may stand there.
     id: Range<usize>,
-    /// In their order.
-    holes: Vec<Hole>,
     /// Its usage, counts that stand in a hole aside.
     usage: Option<Usage>,
     /// There is no line end in it; there never is in a hole.
     is_line: bool,
-}
-
-/// Where a value stood.
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    /// Bytes of the shape before it.
-    at: usize,
-    value: Value,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -162,64 +152,53 @@ impl Shape {
             spans.extend(count_spans(json, usage));
         }
         spans.sort_unstable_by_key(|(span, _)| span.start);
+        let mut template = Template::default();
+        let mut from = 0;
+        for (span, value) in spans {
+            template.literal(json.get(from..span.start)?);
+            template.hole(value);
+            from = span.end;
+        }
+        template.literal(&json[from..]);
         let id = json.strip_prefix(ID).map_or(0, plain);
-        let mut shape = Self {
-            bytes: Vec::new(),
-            id: ID.len()..ID.len() + id,
-            holes: Vec::new(),
+        let mut id = ID.len()..ID.len() + id;
+        let begins_with_id = !id.is_empty() && template.first().get(id.end) == Some(&b'"');
+        if !begins_with_id {
+            id = 0..0;
+        }
+        let shape = Self {
+            template,
+            id,
             usage: chunk.usage,
             is_line: memchr::memchr2(b'\n', b'\r', json).is_none(),
         };
-        let mut from = 0;
-        for (span, value) in spans {
-            shape.bytes.extend_from_slice(json.get(from..span.start)?);
-            let at = shape.bytes.len();
-            shape.holes.push(Hole { at, value });
-            from = span.end;
-        }
-        shape.bytes.extend_from_slice(&json[from..]);
-        let begins_with_id = id > 0 && shape.first_literal().get(shape.id.end) == Some(&b'"');
-        if !begins_with_id {
-            shape.id = 0..0;
-        }
-        (shape.bytes.len() <= MAX_BYTES).then_some(shape)
-    }
-
-    /// The bytes before the first hole.
-    fn first_literal(&self) -> &[u8] {
-        let end = self.holes.first().map_or(self.bytes.len(), |hole| hole.at);
-        &self.bytes[..end]
+        (shape.template.bytes().len() <= MAX_BYTES).then_some(shape)
     }
 
     /// What a chunk of this shape says; `None` if it is not of this shape, `gist` being good for nothing
     /// then.
     fn read<'a>(&mut self, json: &'a [u8], gist: &mut Gist<'a>) -> Option<()> {
-        let mut rest = match json.strip_prefix(self.first_literal()) {
+        let rest = match json.strip_prefix(self.template.first()) {
             Some(rest) => rest,
             None => self.adopt_id(json)?,
         };
         if self.usage.is_some() {
             gist.usage = self.usage;
         }
-        for (index, hole) in self.holes.iter().enumerate() {
-            match hole.value {
+        self.template.read(rest, |value, rest| {
+            match value {
                 Value::CompletionTokens => {
-                    gist.usage.as_mut()?.completion_tokens = Some(number(&mut rest)?);
+                    gist.usage.as_mut()?.completion_tokens = Some(number(rest)?);
                 }
-                Value::Content => text(&mut rest, &mut gist.content)?,
-                Value::PromptTokens => {
-                    gist.usage.as_mut()?.prompt_tokens = Some(number(&mut rest)?);
-                }
-                Value::Reasoning => text(&mut rest, &mut gist.reasoning)?,
+                Value::Content => text(rest, &mut gist.content)?,
+                Value::PromptTokens => gist.usage.as_mut()?.prompt_tokens = Some(number(rest)?),
+                Value::Reasoning => text(rest, &mut gist.reasoning)?,
                 Value::TotalTokens => {
-                    number(&mut rest)?;
+                    number(rest)?;
                 }
             }
-            let next = self.holes.get(index + 1);
-            let end = next.map_or(self.bytes.len(), |next| next.at);
-            rest = rest.strip_prefix(&self.bytes[hole.at..end])?;
-        }
-        rest.is_empty().then_some(())
+            Some(())
+        })
     }
 
     /// Takes over another answer's id if the chunk is the same around it up to the first hole; gives
@@ -230,20 +209,14 @@ impl Shape {
             return None;
         }
         let behind = json.strip_prefix(ID)?;
-        if behind.starts_with(&self.bytes[start..=end]) {
+        let first = self.template.first();
+        if behind.starts_with(&first[start..=end]) {
             return None;
         }
         let id = &behind[..plain(behind)];
-        let rest = behind[id.len()..].strip_prefix(&self.first_literal()[end..])?;
-        if id.len() == end - start {
-            self.bytes[start..end].copy_from_slice(id);
-        } else {
-            self.bytes.splice(start..end, id.iter().copied());
-            self.id.end = start + id.len();
-            for hole in &mut self.holes {
-                hole.at = hole.at - (end - start) + id.len();
-            }
-        }
+        let rest = behind[id.len()..].strip_prefix(&first[end..])?;
+        self.template.replace(start..end, id);
+        self.id.end = start + id.len();
         Some(rest)
     }
 }

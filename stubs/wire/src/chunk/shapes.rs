@@ -59,6 +59,89 @@ impl<S> Shapes<S> {
     }
 }
 
+/// Bytes around holes, each for a value that may be another the next time.
+#[derive(Clone, Debug)]
+pub(super) struct Template<V> {
+    bytes: Vec<u8>,
+    /// In their order.
+    holes: Vec<Hole<V>>,
+}
+
+/// Where a value stood.
+#[derive(Clone, Copy, Debug)]
+struct Hole<V> {
+    /// Bytes of the template before it.
+    at: usize,
+    value: V,
+}
+
+impl<V> Default for Template<V> {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            holes: Vec::new(),
+        }
+    }
+}
+
+impl<V: Copy> Template<V> {
+    /// Its bytes, without what stood in the holes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many holes there are.
+    pub(super) fn holes(&self) -> usize {
+        self.holes.len()
+    }
+
+    /// Appends bytes that stay as they are.
+    pub(super) fn literal(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a hole.
+    pub(super) fn hole(&mut self, value: V) {
+        let at = self.bytes.len();
+        self.holes.push(Hole { at, value });
+    }
+
+    /// The bytes before the first hole.
+    pub(super) fn first(&self) -> &[u8] {
+        let end = self.holes.first().map_or(self.bytes.len(), |hole| hole.at);
+        &self.bytes[..end]
+    }
+
+    /// Puts other bytes in place of some before the first hole.
+    pub(super) fn replace(&mut self, range: Range<usize>, bytes: &[u8]) {
+        if bytes.len() == range.len() {
+            self.bytes[range].copy_from_slice(bytes);
+            return;
+        }
+        for hole in &mut self.holes {
+            hole.at = hole.at - range.len() + bytes.len();
+        }
+        self.bytes.splice(range, bytes.iter().copied());
+    }
+
+    /// Reads what follows the first bytes: `take` takes the value of each hole from the front. `None` if
+    /// there is anything else.
+    #[inline]
+    pub(super) fn read<'a>(
+        &self,
+        mut rest: &'a [u8],
+        mut take: impl FnMut(V, &mut &'a [u8]) -> Option<()>,
+    ) -> Option<()> {
+        for (index, hole) in self.holes.iter().enumerate() {
+            take(hole.value, &mut rest)?;
+            let next = self.holes.get(index + 1);
+            let end = next.map_or(self.bytes.len(), |next| next.at);
+            rest = rest.strip_prefix(&self.bytes[hole.at..end])?;
+        }
+        rest.is_empty().then_some(())
+    }
+}
+
 /// Where a part stands in the whole that it was borrowed from.
 pub(super) fn span(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;

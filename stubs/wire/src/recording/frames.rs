@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::super::json::{Json, Object};
+use super::super::sse;
 
 /// A frame and the line with its size.
 type Part<'a> = (String, Cow<'a, [u8]>);
@@ -32,9 +33,6 @@ pub(super) fn join(parts: &mut Vec<Part<'_>>) {
     *parts = joined;
 }
 
-const BEFORE: &[u8] = b"data: ";
-const BEHIND: &[u8] = b"\n\n";
-
 /// Two frames as one, if one could have been sent in place of them.
 fn both(one: &[u8], next: &[u8]) -> Option<Vec<u8>> {
     let (one, next) = (read(one)?, read(next)?);
@@ -45,12 +43,14 @@ fn both(one: &[u8], next: &[u8]) -> Option<Vec<u8>> {
         added(one, next)?
     };
     let json = serde_json::to_vec(&Json::Object(both)).ok()?;
-    Some([BEFORE, &json, BEHIND].concat())
+    let mut event = Vec::new();
+    sse::encode(&json, &mut event);
+    Some(event)
 }
 
 /// The object of a frame that is spelt as it would be spelt here.
 fn read(frame: &[u8]) -> Option<Object<'_>> {
-    let text = frame.strip_prefix(BEFORE)?.strip_suffix(BEHIND)?;
+    let text = sse::decode(frame)?;
     let json = Json::parse(text).ok()?;
     let is_plain = serde_json::to_vec(&json).ok()? == text;
     match json {

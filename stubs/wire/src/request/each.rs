@@ -14,8 +14,10 @@ impl Request<'_> {
 
     /// The request for each of the prompts by itself.
     pub fn each(&self) -> impl Iterator<Item = Self> + '_ {
-        (0..self.prompts()).map(|number| {
-            let mut one = self.clone();
+        let mut bare = self.clone();
+        bare.prompt = Prompt::Texts(Vec::new());
+        (0..self.prompts()).map(move |number| {
+            let mut one = bare.clone();
             one.prompt = match &self.prompt {
                 Prompt::Ids(ids) => Prompt::Ids(vec![ids[number].clone()]),
                 Prompt::Messages(_) => self.prompt.clone(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::super::shapes::{MAX_BYTES, number, plain, span, text};
+use super::super::shapes::{MAX_BYTES, Template, number, plain, span, text};
 use super::{Frame, Known, RawFinish, RawFrame, cached, ids, object};
 use crate::usage::Usage;
 
@@ -15,19 +15,10 @@ const MAX_HOLES: usize = 24;
 /// A frame's bytes around what may be another value in the next.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Shape {
-    bytes: Vec<u8>,
-    /// In their order, those of strings with their quotes.
-    holes: Vec<Hole>,
+    /// Its holes are those of values as written, strings with their quotes.
+    template: Template<Value>,
     /// There is `meta_info`.
     has_usage: bool,
-}
-
-/// Where a value stood.
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    /// Bytes of the shape before it.
-    at: usize,
-    value: Value,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,8 +44,7 @@ impl Shape {
         }
         let spans = spans(json, raw, frame)?;
         let mut shape = Self {
-            bytes: Vec::new(),
-            holes: Vec::new(),
+            template: Template::default(),
             has_usage: frame.usage.is_some(),
         };
         let mut from = 0;
@@ -64,14 +54,14 @@ impl Shape {
             from = span.end;
         }
         shape.literal(&json[from..])?;
-        let is_line = memchr::memchr2(b'\n', b'\r', &shape.bytes).is_none();
-        (is_line && shape.bytes.len() <= MAX_BYTES).then_some(shape)
+        let bytes = shape.template.bytes();
+        let is_line = memchr::memchr2(b'\n', b'\r', bytes).is_none();
+        (is_line && bytes.len() <= MAX_BYTES).then_some(shape)
     }
 
     fn hole(&mut self, value: Value) -> Option<()> {
-        let at = self.bytes.len();
-        self.holes.push(Hole { at, value });
-        (self.holes.len() <= MAX_HOLES).then_some(())
+        self.template.hole(value);
+        (self.template.holes() <= MAX_HOLES).then_some(())
     }
 
     /// Takes up bytes as they are, their numbers aside.
@@ -86,7 +76,7 @@ impl Shape {
                 }
                 _ => 1,
             };
-            self.bytes.extend_from_slice(&json[..length]);
+            self.template.literal(&json[..length]);
             json = &json[length..];
         }
         Some(())
@@ -100,34 +90,28 @@ impl Shape {
         known: Known<'_>,
         frame: &mut Frame<'a>,
     ) -> Option<()> {
-        let first = self.holes.first().map_or(self.bytes.len(), |hole| hole.at);
-        let mut rest = json.strip_prefix(&self.bytes[..first])?;
+        let rest = json.strip_prefix(self.template.first())?;
         let mut usage = Usage::default();
-        for (index, hole) in self.holes.iter().enumerate() {
-            match hole.value {
-                Value::CachedTokens => usage.cache = Some(cached(number(&mut rest)?)),
-                Value::CompletionTokens => usage.completion_tokens = Some(number(&mut rest)?),
-                Value::Id => quoted(&mut rest, |rest| {
+        self.template.read(rest, |value, rest| {
+            match value {
+                Value::CachedTokens => usage.cache = Some(cached(number(rest)?)),
+                Value::CompletionTokens => usage.completion_tokens = Some(number(rest)?),
+                Value::Id => quoted(rest, |rest| {
                     *rest = &rest[plain(rest)..];
                     Some(())
                 })?,
-                Value::Ids => frame.ids = Some(ids(&mut rest, known.ids)?.into()),
-                Value::Index => frame.index = Some(small(&mut rest)?),
-                Value::Number => skip_number(&mut rest)?,
-                Value::PromptTokens => usage.prompt_tokens = Some(number(&mut rest)?),
-                Value::ReasoningTokens => usage.reasoning_tokens = Some(number(&mut rest)?),
-                Value::StopToken => frame.stop_token = Some(small(&mut rest)?),
-                Value::Text => {
-                    let text = quoted(&mut rest, |rest| string(rest, known.text))?;
-                    frame.text = Some(text);
-                }
+                Value::Ids => frame.ids = Some(ids(rest, known.ids)?.into()),
+                Value::Index => frame.index = Some(small(rest)?),
+                Value::Number => skip_number(rest)?,
+                Value::PromptTokens => usage.prompt_tokens = Some(number(rest)?),
+                Value::ReasoningTokens => usage.reasoning_tokens = Some(number(rest)?),
+                Value::StopToken => frame.stop_token = Some(small(rest)?),
+                Value::Text => frame.text = Some(quoted(rest, |rest| string(rest, known.text))?),
             }
-            let next = self.holes.get(index + 1);
-            let end = next.map_or(self.bytes.len(), |next| next.at);
-            rest = rest.strip_prefix(&self.bytes[hole.at..end])?;
-        }
+            Some(())
+        })?;
         frame.usage = self.has_usage.then_some(usage);
-        rest.is_empty().then_some(())
+        Some(())
     }
 }
 

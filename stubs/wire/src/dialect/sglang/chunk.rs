@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::chunk::{Choice, Chunk, Extension, ToolCall};
 use crate::dialect::Envelope;
 use crate::dialect::key::Key;
+use crate::failure::ErrorObject;
 use crate::finish::{Finish, StopReason};
 use crate::json::Json;
 use crate::python;
@@ -47,7 +48,7 @@ fn error_event(endpoint: Endpoint, message: &str, out: &mut Vec<u8>) {
         GIVEN_UP => ("499", 499),
         _ => ("SERVICE_UNAVAILABLE", 503),
     };
-    let error = StreamError {
+    let error = Wrapped {
         error: FlatError {
             object: "error",
             message,
@@ -61,9 +62,10 @@ fn error_event(endpoint: Endpoint, message: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(python::dumps(&read).as_bytes());
 }
 
+/// What stands under `error`.
 #[derive(Serialize)]
-struct StreamError<'a> {
-    error: FlatError<'a>,
+pub(super) struct Wrapped<E> {
+    pub(super) error: E,
 }
 
 /// An error object of the `OpenAI` routes.
@@ -75,6 +77,18 @@ pub(super) struct FlatError<'a> {
     pub(super) kind: &'a str,
     pub(super) param: (),
     pub(super) code: u16,
+}
+
+impl<'a> From<&'a ErrorObject> for FlatError<'a> {
+    fn from(error: &'a ErrorObject) -> Self {
+        Self {
+            object: "error",
+            message: &error.message,
+            kind: error.kind,
+            param: (),
+            code: error.code,
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -40,7 +40,7 @@ pub struct Served<'a> {
 }
 
 /// The arguments of the recorded server, in its order.
-pub(super) static ARGUMENTS: LazyLock<Object<'static>> =
+static ARGUMENTS: LazyLock<Object<'static>> =
     LazyLock::new(
         || match Json::parse(include_bytes!("info/arguments.json")) {
             Ok(Json::Object(arguments)) => arguments,
@@ -61,11 +61,36 @@ const NOT_OF_STATE: &str = "custom_sigquit_handler";
 impl Info {
     /// An argument's value.
     pub(super) fn argument(&self, name: &str) -> Argument<'_> {
+        let recorded = || Argument::Recorded(ARGUMENTS.get(name).unwrap_or(&Json::Null));
+        self.given(name).unwrap_or_else(recorded)
+    }
+
+    /// All arguments, in the recorded server's order.
+    fn all(&self) -> impl Iterator<Item = (&'static str, Argument<'_>)> {
+        ARGUMENTS.0.iter().map(|(name, recorded)| {
+            let given = self.given(name);
+            (&**name, given.unwrap_or(Argument::Recorded(recorded)))
+        })
+    }
+
+    fn given(&self, name: &str) -> Option<Argument<'_>> {
         let given = self.arguments.iter().find(|(known, _)| *known == name);
-        match given {
-            Some((_, value)) => Argument::Given(value),
-            None => Argument::Recorded(ARGUMENTS.get(name).unwrap_or(&Json::Null)),
+        given.map(|(_, value)| Argument::Given(value))
+    }
+
+    /// Writes what `/server_info` begins with: the arguments, and what the engine made of them.
+    pub(super) fn begin<M: SerializeMap>(
+        &self,
+        served: Served<'_>,
+        map: &mut M,
+    ) -> Result<(), M::Error> {
+        for (name, value) in self.all() {
+            map.serialize_entry(name, &value)?;
         }
+        map.serialize_entry("launch_command", &self.launch_command)?;
+        map.serialize_entry("status", "ready")?;
+        map.serialize_entry("max_total_num_tokens", &CAPACITY)?;
+        map.serialize_entry("max_req_input_len", &served.longest())
     }
 }
 
@@ -218,13 +243,7 @@ struct MemoryUsage {
 impl Serialize for ServerInfo<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, _) in &ARGUMENTS.0 {
-            map.serialize_entry(name, &self.info.argument(name))?;
-        }
-        map.serialize_entry("launch_command", &self.info.launch_command)?;
-        map.serialize_entry("status", "ready")?;
-        map.serialize_entry("max_total_num_tokens", &CAPACITY)?;
-        map.serialize_entry("max_req_input_len", &self.served.longest())?;
+        self.info.begin(self.served, &mut map)?;
         map.serialize_entry("startup_time", &StartupTime::new(true))?;
         let layout = CacheLayout {
             enabled: false,
@@ -248,8 +267,8 @@ struct State<'a>(&'a Info);
 impl Serialize for State<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, _) in ARGUMENTS.0.iter().filter(|(name, _)| name != NOT_OF_STATE) {
-            map.serialize_entry(name, &self.0.argument(name))?;
+        for (name, value) in self.0.all().filter(|(name, _)| *name != NOT_OF_STATE) {
+            map.serialize_entry(name, &value)?;
         }
         map.serialize_entry("world_size", &1)?;
         map.serialize_entry("startup_time", &StartupTime::new(false))?;

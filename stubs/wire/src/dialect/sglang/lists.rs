@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::chunk::{TokenLogprob, TopLogprob};
 use crate::http1::write_number;
 use crate::json;
-use crate::request::NativeLogprobs;
+use crate::request::{FlatLogprobs, NativeLogprobs};
 
 /// Lists of logprobs of a prompt and its answer.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +137,9 @@ impl List {
             }
             let text = asked.with_text.then_some(&*token.token);
             entry(Some(token.logprob), token.id, text, &mut self.json);
+            if asked.flat == FlatLogprobs::default() {
+                continue;
+            }
             for flat in [&mut self.values, &mut self.ids] {
                 if !flat.is_empty() {
                     flat.push(b',');

@@ -6,9 +6,10 @@ use crate::dialect::Served;
 use crate::failure::{ErrorObject, Failure};
 use crate::python;
 use crate::request::{Endpoint, Message, Prompt, Request, ToolChoice};
+use crate::sse;
 
 use super::Front;
-use super::chunk::FlatError;
+use super::chunk::{FlatError, Wrapped};
 use super::native::QUEUE_FULL;
 use super::rust::refusal::{FAILED, TOTAL};
 
@@ -161,11 +162,6 @@ pub(crate) fn no_prompts(front: Front, endpoint: Endpoint) -> Failure {
 }
 
 #[derive(Serialize)]
-struct Missing<'a> {
-    error: MissingModel<'a>,
-}
-
-#[derive(Serialize)]
 struct MissingModel<'a> {
     message: String,
     #[serde(rename = "type")]
@@ -184,7 +180,7 @@ pub(super) fn missing_model(name: &str) -> Failure {
     };
     Failure::Body {
         status: 404,
-        json: serde_json::to_string(&Missing { error }).expect("strings encode"),
+        json: serde_json::to_string(&Wrapped { error }).expect("strings encode"),
     }
 }
 
@@ -213,11 +209,6 @@ pub(crate) fn queue_full() -> Failure {
 }
 
 #[derive(Serialize)]
-struct Native<'a> {
-    error: NativeError<'a>,
-}
-
-#[derive(Serialize)]
 struct NativeError<'a> {
     message: &'a str,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -241,16 +232,9 @@ pub(crate) fn encode(endpoint: Option<Endpoint>, failure: &Failure, out: &mut Ve
             code: None,
             retryable: None,
         };
-        serde_json::to_writer(out, &Native { error })
+        serde_json::to_writer(out, &Wrapped { error })
     } else {
-        let flat = FlatError {
-            object: "error",
-            message: &error.message,
-            kind: error.kind,
-            param: (),
-            code: error.code,
-        };
-        serde_json::to_writer(out, &flat)
+        serde_json::to_writer(out, &FlatError::from(error))
     };
     written.expect("strings and numbers encode");
 }
@@ -275,8 +259,7 @@ pub(crate) fn refuse(
         code: Some(error.code),
         retryable: Some(false),
     };
-    out.extend_from_slice(b"data: ");
-    serde_json::to_writer(&mut *out, &Native { error }).expect("strings and numbers encode");
-    out.extend_from_slice(b"\n\n");
+    let json = serde_json::to_vec(&Wrapped { error }).expect("strings and numbers encode");
+    sse::encode(&json, out);
     Ok(false)
 }

@@ -12,7 +12,7 @@ use crate::dialect::body::{checked, json};
 use crate::dialect::responses_request::member;
 use crate::failure::Failure;
 use crate::json::{Json, Object};
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::schema::{self as pydantic, Field, Kind, nullable, optional, required};
 
 use super::schema::{ANY_LENGTH, DICT, IDS, MESSAGE, TEXTS, TOOL, TOOL_CHOICE};
@@ -115,11 +115,7 @@ fn read<'a>(
 }
 
 fn text<'a>(members: &mut Object<'a>, name: &str) -> Option<Cow<'a, str>> {
-    match members.take(name)? {
-        Json::String(text) => Some(text),
-        Json::Surrogates(text) => Some(text.into()),
-        _ => None,
-    }
+    members.take(name).and_then(request::text)
 }
 
 fn flag(members: &Object<'_>, name: &str, default: bool) -> bool {
@@ -130,12 +126,7 @@ fn flag(members: &Object<'_>, name: &str, default: bool) -> bool {
 }
 
 fn texts(items: Vec<Json<'_>>) -> Vec<Cow<'_, str>> {
-    let text = |item| match item {
-        Json::String(text) => Some(text),
-        Json::Surrogates(text) => Some(text.into()),
-        _ => None,
-    };
-    items.into_iter().filter_map(text).collect()
+    items.into_iter().filter_map(request::text).collect()
 }
 
 /// Whole numbers, and whether there is a list of them or one of lists.

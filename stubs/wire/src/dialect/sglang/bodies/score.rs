@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::failure::Failure;
 use crate::json::Json;
+use crate::request;
 use crate::schema::{self as pydantic, Field, Kind, nullable, optional};
 
 use super::super::schema::{ANY_LENGTH, IDS, INTS, STRINGS};
@@ -123,11 +124,7 @@ impl<'a> Items<'a> {
             }
             (Some(_), true) => Self::Mixed,
             (query, false) => {
-                let query = match query {
-                    Some(Json::String(text)) => text,
-                    Some(Json::Surrogates(text)) => text.into(),
-                    _ => "".into(),
-                };
+                let query = query.and_then(request::text).unwrap_or_default();
                 let items = match items {
                     Json::Array(items) => texts(items),
                     text => texts(vec![text]),

@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::dialect::sglang::info::{ARGUMENTS, CAPACITY, Info, MAX_RUNNING, Served, StartupTime};
+use crate::dialect::sglang::info::{CAPACITY, Info, MAX_RUNNING, Served, StartupTime};
 
 /// What a server was started with, and the little that is asked of its scheduler.
 pub(in crate::dialect::sglang) struct ServerInfo<'a> {
@@ -13,13 +13,7 @@ pub(in crate::dialect::sglang) struct ServerInfo<'a> {
 impl Serialize for ServerInfo<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, _) in &ARGUMENTS.0 {
-            map.serialize_entry(name, &self.info.argument(name))?;
-        }
-        map.serialize_entry("launch_command", &self.info.launch_command)?;
-        map.serialize_entry("status", "ready")?;
-        map.serialize_entry("max_total_num_tokens", &CAPACITY)?;
-        map.serialize_entry("max_req_input_len", &self.served.longest())?;
+        self.info.begin(self.served, &mut map)?;
         map.serialize_entry("kv_events", &())?;
         map.serialize_entry("max_context_length", &self.served.context)?;
         map.serialize_entry("version", self.served.version)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::dialect::Served;
-use crate::dialect::sglang::chunk::FlatError;
+use crate::dialect::sglang::chunk::{FlatError, Wrapped};
 use crate::failure::{ErrorObject, Failure};
 use crate::request::{Endpoint, Message, Request, ToolChoice};
 use crate::sse;
@@ -64,11 +64,6 @@ pub(in crate::dialect::sglang) fn missing_model(name: &str) -> Failure {
 }
 
 #[derive(Serialize)]
-struct Wrapped<E> {
-    error: E,
-}
-
-#[derive(Serialize)]
 struct NativeError<'a> {
     message: &'a str,
     code: u16,
@@ -84,20 +79,10 @@ pub(crate) fn encode(endpoint: Option<Endpoint>, failure: &Failure, out: &mut Ve
         let error = NativeError { message, code };
         serde_json::to_writer(out, &Wrapped { error })
     } else {
-        let error = flat(error);
+        let error = FlatError::from(error);
         serde_json::to_writer(out, &Wrapped { error })
     };
     written.expect("strings and numbers encode");
-}
-
-fn flat(error: &ErrorObject) -> FlatError<'_> {
-    FlatError {
-        object: "error",
-        message: &error.message,
-        kind: error.kind,
-        param: (),
-        code: error.code,
-    }
 }
 
 /// What is said of an answer that was given up.
@@ -114,7 +99,7 @@ pub(crate) fn given_up(endpoint: Endpoint) -> Failure {
     if endpoint != Endpoint::Chat {
         return Failure::Error(error);
     }
-    let json = serde_json::to_string(&flat(&error)).expect("strings and numbers encode");
+    let json = serde_json::to_string(&FlatError::from(&error)).expect("strings and numbers encode");
     Failure::Body { status: 499, json }
 }
 
@@ -134,7 +119,8 @@ pub(crate) fn refuse(
     };
     let is_chat = request.endpoint == Endpoint::Chat;
     if is_chat && !is_typed && !said.starts_with(TOTAL) {
-        let json = serde_json::to_string(&flat(error)).expect("strings and numbers encode");
+        let json =
+            serde_json::to_string(&FlatError::from(error)).expect("strings and numbers encode");
         let status = error.code;
         return Err(Failure::Body { status, json });
     }
