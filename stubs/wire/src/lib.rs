@@ -6,6 +6,7 @@
 
 pub mod chunk;
 pub mod dialect;
+pub mod executorch;
 pub mod failure;
 pub mod finish;
 pub mod http1;

@@ -114,12 +114,36 @@ pub fn display(value: &Json<'_>) -> String {
 
 /// `json.dumps(value, ensure_ascii=False)`: a space behind each comma and colon.
 pub fn dumps(value: &Json<'_>) -> String {
+    dumped(value, false)
+}
+
+/// `json.dumps(value, ensure_ascii=False, sort_keys=True)`
+pub fn sorted_dumps(value: &Json<'_>) -> String {
+    dumped(value, true)
+}
+
+fn dumped(value: &Json<'_>, is_sorted: bool) -> String {
     let mut out = Vec::new();
-    dump(value, &mut out);
+    dump(value, is_sorted, &mut out);
     String::from_utf8(out).expect("JSON of text is UTF-8")
 }
 
-fn dump(value: &Json<'_>, out: &mut Vec<u8>) {
+/// `json.dumps(text)`, quotes included: what is not ASCII is escaped.
+pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for character in text.chars() {
+        if character < '\u{7f}' {
+            escape_into(character.encode_utf8(&mut [0; 4]), out);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+fn dump(value: &Json<'_>, is_sorted: bool, out: &mut Vec<u8>) {
     let quoted = |text: &str, out: &mut Vec<u8>| {
         out.push(b'"');
         escape_into(text, out);
@@ -130,7 +154,7 @@ fn dump(value: &Json<'_>, out: &mut Vec<u8>) {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {
                 out.extend_from_slice(if index == 0 { b"" } else { b", " });
-                dump(item, out);
+                dump(item, is_sorted, out);
             }
             out.push(b']');
         }
@@ -147,15 +171,19 @@ fn dump(value: &Json<'_>, out: &mut Vec<u8>) {
             out.push(b'{');
             let pairs = members.0.iter().map(|(name, value)| (&**name, value));
             let mut values: HashMap<&str, &Json<'_>> = pairs.collect();
-            for (index, (name, _)) in members.0.iter().enumerate() {
+            let mut names: Vec<&str> = members.0.iter().map(|(name, _)| &**name).collect();
+            if is_sorted {
+                names.sort_unstable();
+            }
+            for (index, name) in names.into_iter().enumerate() {
                 // Of a repeated key the first place and the last value count.
-                let Some(value) = values.remove(&**name) else {
+                let Some(value) = values.remove(name) else {
                     continue;
                 };
                 out.extend_from_slice(if index == 0 { b"" } else { b", " });
                 quoted(name, out);
                 out.extend_from_slice(b": ");
-                dump(value, out);
+                dump(value, is_sorted, out);
             }
             out.push(b'}');
         }

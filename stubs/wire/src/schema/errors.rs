@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
 use crate::failure::{ErrorObject, Failure};
 use crate::json::Json;
 use crate::python;
@@ -19,7 +22,9 @@ const MAX_INPUT: usize = 200;
 pub(super) struct Errors {
     /// Errors are counted alone.
     quiet: bool,
-    pub(super) path: Vec<String>,
+    pub(super) path: Vec<Segment>,
+    /// Each error as pydantic's own list has it.
+    details: Vec<String>,
     lines: Vec<String>,
     /// Each error in a few words: where, and what.
     digest: Vec<String>,
@@ -27,7 +32,86 @@ pub(super) struct Errors {
     count: usize,
 }
 
+/// A step on the way to a value.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Segment {
+    Index(usize),
+    Name(String),
+}
+
+impl std::fmt::Display for Segment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Index(index) => index.fmt(formatter),
+            Self::Name(name) => name.fmt(formatter),
+        }
+    }
+}
+
+/// What an error tells beside its text: names and values.
+pub(super) type Context<'c> = &'c [(&'static str, Told<'c>)];
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Told<'c> {
+    Number(i128),
+    Text(&'c str),
+}
+
+/// As Python prints the dictionary.
+fn printed(context: Context<'_>) -> String {
+    let member = |(name, told): &(&str, Told<'_>)| match told {
+        Told::Number(number) => format!("'{name}': {number}"),
+        Told::Text(text) => format!("'{name}': {}", python::repr(text)),
+    };
+    let members: Vec<String> = context.iter().map(member).collect();
+    format!("{{{}}}", members.join(", "))
+}
+
+/// An error as `FastAPI` lists it.
+struct Detail<'d> {
+    kind: &'d str,
+    path: &'d [Segment],
+    msg: &'d str,
+    input: &'d Json<'d>,
+    context: Context<'d>,
+}
+
+impl Serialize for Detail<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let body = Segment::Name("body".into());
+        let place: Vec<&Segment> = std::iter::once(&body).chain(self.path).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", self.kind)?;
+        map.serialize_entry("loc", &place)?;
+        map.serialize_entry("msg", self.msg)?;
+        map.serialize_entry("input", self.input)?;
+        if !self.context.is_empty() {
+            let context: Members<'_> = Members(self.context);
+            map.serialize_entry("ctx", &context)?;
+        }
+        map.end()
+    }
+}
+
+struct Members<'m>(Context<'m>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, told)| (name, told)))
+    }
+}
+
 impl Errors {
+    /// `FastAPI`'s own answer, status 422.
+    pub(super) fn into_details(self) -> Failure {
+        Failure::Body {
+            status: 422,
+            json: format!("{{\"detail\":[{}]}}", self.details.join(",")),
+        }
+    }
+
     pub(super) fn into_failure(self) -> Failure {
         let noun = if self.count == 1 { "error" } else { "errors" };
         let mut message = format!("{} validation {noun}:", self.count);
@@ -51,13 +135,23 @@ impl Errors {
         self.digest.join("; ")
     }
 
-    pub(super) fn push(&mut self, kind: &str, msg: &str, input: &Json<'_>, ctx: Option<String>) {
+    pub(super) fn push(&mut self, kind: &str, msg: &str, input: &Json<'_>, context: Context<'_>) {
         self.count += 1;
         if self.quiet {
             return;
         }
+        let detail = Detail {
+            kind,
+            path: &self.path,
+            msg,
+            input,
+            context,
+        };
+        let detail = serde_json::to_string(&detail).expect("texts and numbers encode");
+        self.details.push(detail);
+        let segments: Vec<String> = self.path.iter().map(ToString::to_string).collect();
         let mut location = String::from("body");
-        for segment in self.path.iter().filter(|segment| is_shown(segment)) {
+        for segment in segments.iter().filter(|segment| is_shown(segment)) {
             location.push('.');
             location.push_str(segment);
         }
@@ -76,14 +170,14 @@ impl Errors {
                 python::repr(msg),
                 python::repr(&shown)
             );
-            if let Some(ctx) = ctx {
-                write!(line, ", 'ctx': {ctx}").expect("a String takes all");
+            if !context.is_empty() {
+                write!(line, ", 'ctx': {}", printed(context)).expect("a String takes all");
             }
             line.push('}');
             self.lines.push(line);
         }
         if self.digest.len() < MAX_REPORTED {
-            let place = self.path.join(".");
+            let place = segments.join(".");
             let separator = if place.is_empty() { "" } else { ": " };
             self.digest.push([&place, separator, msg].concat());
         }
@@ -91,14 +185,20 @@ impl Errors {
     }
 
     pub(super) fn plain(&mut self, kind: &str, msg: &str, input: &Json<'_>) {
-        self.push(kind, msg, input, None);
+        self.push(kind, msg, input, &[]);
     }
 
-    fn at(&mut self, segment: &(impl ToString + ?Sized), check: impl FnOnce(&mut Self)) {
+    fn at(&mut self, name: &str, check: impl FnOnce(&mut Self)) {
         if self.quiet {
             return check(self);
         }
-        self.path.push(segment.to_string());
+        self.path.push(Segment::Name(name.to_owned()));
+        check(self);
+        self.path.pop();
+    }
+
+    fn at_index(&mut self, index: usize, check: impl FnOnce(&mut Self)) {
+        self.path.push(Segment::Index(index));
         check(self);
         self.path.pop();
     }
@@ -125,8 +225,8 @@ impl Errors {
             Kind::Int { ge, le } => self.check_int(value, ge, le),
             Kind::Instance(name) => {
                 let msg = format!("Input should be an instance of {name}");
-                let ctx = format!("{{'class': '{name}'}}");
-                self.push("is_instance_of", &msg, value, Some(ctx));
+                let context = [("class", Told::Text(name))];
+                self.push("is_instance_of", &msg, value, &context);
             }
             Kind::List(kind, longest) => self.check_list(value, kind, longest),
             Kind::NonEmptyList(kind) => self.check_non_empty_list(value, kind),
@@ -170,8 +270,8 @@ impl Errors {
     fn check_dataclass(&mut self, value: &Json<'_>, name: &str) {
         if value.as_object().is_none() {
             let msg = format!("Input should be a dictionary or an instance of {name}");
-            let ctx = format!("{{'class_name': '{name}'}}");
-            self.push("dataclass_type", &msg, value, Some(ctx));
+            let context = [("class_name", Told::Text(name))];
+            self.push("dataclass_type", &msg, value, &context);
         }
     }
 
@@ -189,21 +289,13 @@ impl Errors {
             Err(error) => self.coercion(error, value),
             Ok(number) if number < ge => {
                 let msg = format!("Input should be greater than or equal to {ge}");
-                self.push(
-                    "greater_than_equal",
-                    &msg,
-                    value,
-                    Some(format!("{{'ge': {ge}}}")),
-                );
+                let context = [("ge", Told::Number(ge))];
+                self.push("greater_than_equal", &msg, value, &context);
             }
             Ok(number) if number > le => {
                 let msg = format!("Input should be less than or equal to {le}");
-                self.push(
-                    "less_than_equal",
-                    &msg,
-                    value,
-                    Some(format!("{{'le': {le}}}")),
-                );
+                let context = [("le", Told::Number(le))];
+                self.push("less_than_equal", &msg, value, &context);
             }
             Ok(_) => {}
         }
@@ -217,13 +309,15 @@ impl Errors {
         if length > longest {
             let msg =
                 format!("List should have at most {longest} items after validation, not {length}");
-            let ctx = format!(
-                "{{'field_type': 'List', 'max_length': {longest}, 'actual_length': {length}}}"
-            );
-            return self.push("too_long", &msg, value, Some(ctx));
+            let context = [
+                ("field_type", Told::Text("List")),
+                ("max_length", told(longest)),
+                ("actual_length", told(length)),
+            ];
+            return self.push("too_long", &msg, value, &context);
         }
         for (index, item) in items.iter().enumerate() {
-            self.at(&index, |errors| errors.check(item, kind));
+            self.at_index(index, |errors| errors.check(item, kind));
         }
     }
 
@@ -232,8 +326,12 @@ impl Errors {
             return self.check_list(value, kind, usize::MAX);
         }
         let msg = "List should have at least 1 item after validation, not 0";
-        let ctx = "{'field_type': 'List', 'min_length': 1, 'actual_length': 0}";
-        self.push("too_short", msg, value, Some(ctx.into()));
+        let context = [
+            ("field_type", Told::Text("List")),
+            ("min_length", told(1)),
+            ("actual_length", told(0)),
+        ];
+        self.push("too_short", msg, value, &context);
     }
 
     fn check_literal(&mut self, value: &Json<'_>, words: &[&str]) {
@@ -249,8 +347,8 @@ impl Errors {
             _ => quoted.concat(),
         };
         let msg = format!("Input should be {expected}");
-        let ctx = format!("{{'expected': {}}}", python::repr(&expected));
-        self.push("literal_error", &msg, value, Some(ctx));
+        let context = [("expected", Told::Text(&expected))];
+        self.push("literal_error", &msg, value, &context);
     }
 
     fn check_fields(&mut self, value: &Json<'_>, fields: &[Field], kind: &str, msg: &str) {
@@ -270,6 +368,10 @@ impl Errors {
             }
         }
     }
+}
+
+fn told(number: usize) -> Told<'static> {
+    Told::Number(i128::try_from(number).unwrap_or(i128::MAX))
 }
 
 pub(super) fn accepts(value: &Json<'_>, kind: &Kind) -> bool {

@@ -11,9 +11,8 @@ pub use coerce::{Coercion, bool, float, int};
 
 use crate::failure::Failure;
 use crate::json::{Json, Object};
-use crate::python;
 
-use errors::{Errors, accepts};
+use errors::{Errors, Segment, Told, accepts};
 
 /// A field of a model.
 #[derive(Clone, Copy, Debug)]
@@ -149,12 +148,29 @@ fn found(body: Option<&Json<'_>>, fields: &'static [Field]) -> Option<Errors> {
     Some(errors)
 }
 
-/// The answer to a body that is not JSON.
+/// Checks a body against a model.
+///
+/// # Errors
+/// `FastAPI`'s own list of all that is wrong, status 422.
+pub fn check_plainly(body: Option<&Json<'_>>, fields: &'static [Field]) -> Result<(), Failure> {
+    found(body, fields).map_or(Ok(()), |errors| Err(errors.into_details()))
+}
+
+/// vLLM's answer to a body that is not JSON.
 pub fn json_invalid(message: &str, offset: usize) -> Failure {
+    not_json(message, offset).into_failure()
+}
+
+/// `FastAPI`'s own answer to a body that is not JSON.
+pub fn json_invalid_plainly(message: &str, offset: usize) -> Failure {
+    not_json(message, offset).into_details()
+}
+
+fn not_json(message: &str, offset: usize) -> Errors {
     let mut errors = Errors::default();
-    errors.path.push(offset.to_string());
-    let ctx = Some(format!("{{'error': {}}}", python::repr(message)));
+    errors.path.push(Segment::Index(offset));
+    let context = [("error", Told::Text(message))];
     let empty = Json::Object(Object::default());
-    errors.push("json_invalid", "JSON decode error", &empty, ctx);
-    errors.into_failure()
+    errors.push("json_invalid", "JSON decode error", &empty, &context);
+    errors
 }
