@@ -6,6 +6,7 @@
 mod answer;
 mod cache;
 mod check;
+pub mod control_plane;
 #[cfg(test)]
 mod corpus;
 mod front;
@@ -24,7 +25,6 @@ pub mod replay;
 pub mod reply;
 mod responses;
 mod route;
-
 mod scale_out;
 pub mod script;
 pub mod source;

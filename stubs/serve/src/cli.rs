@@ -18,12 +18,13 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use vocab::Tokenizer;
 use wire::dialect::Dialect;
 
-use crate::server::{Config, Server};
+use crate::server::{Config, Server, Stopped};
 
 mod ignored;
 mod sglang;
 mod vllm;
 
+pub(crate) use sglang::HttpParser;
 pub use sglang::SglangArgs;
 pub use vllm::VllmArgs;
 
@@ -216,6 +217,11 @@ impl Command {
 }
 
 impl Listening {
+    /// Whether the number of threads was given.
+    pub(crate) fn says_workers(&self) -> bool {
+        self.workers.is_some()
+    }
+
     /// What they mean, all else as it is by default.
     pub(crate) fn config(self) -> anyhow::Result<Config> {
         ensure!(self.workers != Some(0), "--workers must be at least 1");
@@ -354,12 +360,16 @@ fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--host {host} has no address"))
 }
 
-fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
+pub(crate) fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
     Tokenizer::find(spec, |path| std::fs::read_to_string(path).ok())
         .with_context(|| format!("--tokenizer {spec}"))
 }
 
-fn source(spec: &str, tokenizer: &Arc<Tokenizer>, seed: u64) -> anyhow::Result<Box<dyn Source>> {
+pub(crate) fn source(
+    spec: &str,
+    tokenizer: &Arc<Tokenizer>,
+    seed: u64,
+) -> anyhow::Result<Box<dyn Source>> {
     if let Some(text) = spec.strip_prefix("fixed:") {
         return Ok(Box::new(Fixed::new(text, tokenizer)));
     }
@@ -403,6 +413,16 @@ pub fn start(command: Command) -> anyhow::Result<Running> {
 }
 
 impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Stops it.
+    pub fn stop(self) -> std::io::Result<Stopped> {
+        self.server.stop(self.drain)
+    }
+
     /// Says where it listens and serves until SIGTERM or SIGINT; gives the exit code.
     pub fn until_signal(self) -> anyhow::Result<u8> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -412,13 +432,13 @@ impl Running {
             let _entered = runtime.enter();
             Signals::new()?
         };
-        announce(self.server.address())?;
+        announce(self.address())?;
         runtime.block_on(signals.next());
         std::thread::spawn(move || {
             runtime.block_on(signals.next());
             exit_now();
         });
-        let stopped = self.server.stop(self.drain)?;
+        let stopped = self.stop()?;
         if let Some(late) = stopped.lateness {
             tracing::info!(
                 "pacing: {} steps, written {:?} late on average, {:?} at p50, {:?} at p99, {:?} at most",

@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod command;
 mod connection;
+pub mod control_plane;
 mod cpu;
 mod exchange;
 mod listen;
@@ -15,5 +16,6 @@ pub mod model_worker;
 mod pacer;
 pub mod replay;
 pub mod server;
+mod socket;
 pub mod truth;
 mod worker;

@@ -15,18 +15,17 @@ use plan::Kind;
 use plan::Step;
 use plan::replay::{Answer, Replay};
 use plan::reply::Facts;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wire::dialect::Dialect;
-use wire::http1::{self, RequestHead, WholeRequest};
+use wire::http1::WholeRequest;
 
 use crate::cli::{Listening, Running};
 use crate::cpu::Thread;
-use crate::local::{Local, Phase};
+use crate::local::Phase;
 use crate::metrics::Counters;
 use crate::pacer::Wait;
 use crate::server::Server;
+use crate::socket::{Came, Socket};
 use crate::truth::{Chunk, Ended, Record};
 use crate::worker::{Date, Shared};
 
@@ -118,13 +117,10 @@ impl Player {
         player
             .shared
             .serve(listener, async move |stream, local, number| {
-                stream.set_nodelay(true)?;
                 let mut connection = Connection {
-                    input: Vec::new(),
-                    local,
                     number,
                     player: &serving,
-                    stream,
+                    socket: Socket::new(stream, local)?,
                 };
                 while connection.exchange().await? {}
                 Ok(())
@@ -134,12 +130,9 @@ impl Player {
 
 /// A client's connection.
 struct Connection<'p> {
-    /// Bytes read and not yet used.
-    input: Vec<u8>,
-    local: &'p Local,
     number: u64,
     player: &'p Player,
-    stream: TcpStream,
+    socket: Socket<'p>,
 }
 
 /// What a client sent and what it gets.
@@ -157,51 +150,34 @@ struct Played<'a> {
 impl<'p> Connection<'p> {
     /// One request and its answer; `false` ends the connection.
     async fn exchange(&mut self) -> io::Result<bool> {
-        let mut has_continued = false;
-        loop {
-            let parsed = WholeRequest::parse(&self.input);
-            let played = match parsed {
-                Ok(Some(request)) => Some(self.played(&request, has_continued)),
-                Ok(None) if self.input.len() > self.limit() => None,
-                Ok(None) => {
-                    if !has_continued && self.waits_for_continue() {
-                        self.stream.write_all(http1::CONTINUE).await?;
-                        has_continued = true;
-                    }
-                    if !self.read().await? {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-                Err(_) => self.played_raw(),
-            };
-            let Some(played) = played else {
-                return Ok(false);
-            };
-            self.input.drain(..played.used);
-            return self.play(played).await;
-        }
-    }
-
-    fn limit(&self) -> usize {
-        self.player.shared.max_head + self.player.shared.max_body
-    }
-
-    fn waits_for_continue(&self) -> bool {
-        let parsed = RequestHead::parse(&self.input);
-        parsed.is_ok_and(|head| head.is_some_and(|(head, _)| head.expect_continue))
+        let played = match self.socket.request(&self.player.shared).await? {
+            Came::Ended | Came::TooLarge => None,
+            Came::Invalid => self.played_raw(),
+            Came::Whole { has_continued } => {
+                let request = WholeRequest::parse(&self.socket.input).ok().flatten();
+                let request = request.expect("it came whole");
+                Some(self.played(&request, has_continued))
+            }
+        };
+        let Some(played) = played else {
+            return Ok(false);
+        };
+        self.socket.input.drain(..played.used);
+        self.play(played).await
     }
 
     fn played(&self, request: &WholeRequest<'_>, has_continued: bool) -> Played<'p> {
         let player = self.player;
         let replay = &player.replay;
-        let answer = replay.answer(&self.input, request).or_else(|missed| {
-            let nearest = missed
-                .nearest
-                .as_deref()
-                .filter(|_| self.player.plays.nearest);
-            nearest.and_then(|name| replay.named(name)).ok_or(missed)
-        });
+        let answer = replay
+            .answer(&self.socket.input, request)
+            .or_else(|missed| {
+                let nearest = missed
+                    .nearest
+                    .as_deref()
+                    .filter(|_| self.player.plays.nearest);
+                nearest.and_then(|name| replay.named(name)).ok_or(missed)
+            });
         let answer = match answer {
             Ok(answer) => Cow::Borrowed(answer),
             Err(missed) => {
@@ -224,27 +200,15 @@ impl<'p> Connection<'p> {
     }
 
     fn played_raw(&self) -> Option<Played<'p>> {
-        let answer = self.player.replay.answer_raw(&self.input)?;
+        let answer = self.player.replay.answer_raw(&self.socket.input)?;
         Some(Played {
             answer: Cow::Borrowed(answer),
             method: None,
             request_id: String::new(),
             route: None,
             skip: 0,
-            used: self.input.len(),
+            used: self.socket.input.len(),
         })
-    }
-
-    /// Reads some bytes; `false` when the client or the server ends the connection.
-    async fn read(&mut self) -> io::Result<bool> {
-        let last = if self.input.is_empty() {
-            Phase::Draining
-        } else {
-            Phase::Stopping
-        };
-        let read = self.stream.read_buf(&mut self.input);
-        let count = self.local.unless(last, read).await.transpose()?;
-        Ok(count.unwrap_or(0) > 0)
     }
 
     /// Sends an answer as it falls due and files the record, however it ends.
@@ -253,7 +217,7 @@ impl<'p> Connection<'p> {
         self.player.counters.count_request();
         let shared = &self.player.shared;
         let mut record = record(shared, self.number, &played, received);
-        let local = self.local;
+        let local = self.socket.local;
         let sending = self.send(&played, received, &mut record);
         let sent = local.unless(Phase::Stopping, sending).await;
         record.ended = match sent {
@@ -283,12 +247,12 @@ impl<'p> Connection<'p> {
         };
         for &(due, length) in parts {
             if due > received.elapsed() {
-                let wait = Wait::new(&self.local.pacer);
+                let wait = Wait::new(&self.socket.local.pacer);
                 wait.until(received + due).await?;
             }
             let part = &bytes[at.max(played.skip).min(at + length)..at + length];
             at += length;
-            self.stream.write_all(part).await?;
+            self.socket.send(part).await?;
             if !due.is_zero() {
                 let late = received.elapsed().saturating_sub(due);
                 self.player.counters.count_late(late);
@@ -326,5 +290,6 @@ fn record(shared: &Shared, connection: u64, played: &Played<'_>, received: Insta
         route: played.route.clone(),
         started_unix_ns: shared.started_unix_ns,
         status: played.answer.status,
+        turn: None,
     }
 }

@@ -109,6 +109,14 @@ impl Server {
         })
     }
 
+    /// Binds and serves a control plane, whose worker is ready.
+    pub(crate) fn control_plane(
+        config: &Config,
+        run: impl Fn(std::net::TcpListener, Shared) -> io::Result<()> + Clone + Send + 'static,
+    ) -> Result<Self, StartError> {
+        Self::launch(config, move |listener, shared, _| run(listener, shared))
+    }
+
     fn launch(
         config: &Config,
         run: impl Fn(std::net::TcpListener, Shared, u64) -> io::Result<()> + Clone + Send + 'static,

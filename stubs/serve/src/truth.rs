@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+use plan::control_plane::TurnRecord;
 use plan::reply::Facts;
 use plan::script::CutKind;
 use plan::{Kind, Step};
@@ -59,6 +60,8 @@ pub(crate) struct Record {
     pub(crate) route: Option<String>,
     pub(crate) started_unix_ns: u64,
     pub(crate) status: u16,
+    /// What a model worker told, where one answered.
+    pub(crate) turn: Option<Box<TurnRecord>>,
 }
 
 /// One event as it was sent.
@@ -110,6 +113,8 @@ struct Line<'a> {
     chunks: &'a [Chunk],
     ended: Ended,
     bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<&'a TurnRecord>,
 }
 
 #[derive(Serialize)]
@@ -180,6 +185,7 @@ impl Record {
             chunks: &self.chunks,
             ended: self.ended,
             bytes: self.bytes,
+            turn: self.turn.as_deref(),
         };
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")

@@ -10,7 +10,7 @@ mod tokenizer;
 
 pub use huggingface::Huggingface;
 pub use template::{Template, TemplateError};
-pub use tokenizer::{Tokenizer, TokenizerError};
+pub use tokenizer::{SpecialTokens, Tokenizer, TokenizerError};
 
 /// A way to cut text into tokens.
 #[derive(Debug)]

@@ -16,6 +16,69 @@ pub struct Tokenizer {
     pub template: Option<Template>,
     /// Ids that end an answer, the first being the usual one.
     pub eos_token_ids: Vec<u32>,
+    /// Tokens with a part of their own.
+    pub special_tokens: SpecialTokens,
+}
+
+/// Special tokens of `tokenizer_config.json`, in the order in which `transformers` lists them.
+#[derive(Clone, Debug, Default)]
+pub struct SpecialTokens {
+    named: Vec<(&'static str, String)>,
+    all: Vec<String>,
+}
+
+/// What special tokens are called there.
+const NAMES: [&str; 7] = [
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+];
+
+impl SpecialTokens {
+    fn new(config: &serde_json::Value) -> Self {
+        let text = |token: &serde_json::Value| {
+            let content = token.get("content").unwrap_or(token);
+            content.as_str().map(ToOwned::to_owned)
+        };
+        let named = NAMES
+            .iter()
+            .filter_map(|name| Some((*name, text(config.get(*name)?)?)));
+        let named: Vec<_> = named.collect();
+        let lists = ["extra_special_tokens", "additional_special_tokens"];
+        let lists = lists
+            .iter()
+            .filter_map(|name| config.get(*name)?.as_array());
+        let mut all: Vec<String> = Vec::new();
+        let listed = lists.flatten().filter_map(text);
+        for token in named.iter().map(|(_, token)| token.clone()).chain(listed) {
+            if !all.contains(&token) {
+                all.push(token);
+            }
+        }
+        Self { named, all }
+    }
+
+    /// The one of that name, such as `eos_token`.
+    pub fn named(&self, name: &str) -> Option<&str> {
+        let mut named = self.names();
+        named
+            .find(|(known, _)| *known == name)
+            .map(|(_, token)| token)
+    }
+
+    /// Names with their tokens.
+    pub fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.named.iter().map(|(name, token)| (*name, &**token))
+    }
+
+    /// All, each once.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|token| &**token)
+    }
 }
 
 /// Why a tokenizer cannot be used.
@@ -57,6 +120,7 @@ impl Tokenizer {
             vocab: Vocab::named(name)?,
             template: None,
             eos_token_ids: Vec::new(),
+            special_tokens: SpecialTokens::default(),
         })
     }
 
@@ -87,6 +151,10 @@ impl Tokenizer {
             None => Ok(Config::default()),
         };
         let tokenizer_config = config("tokenizer_config.json")?;
+        let special_tokens = match read("tokenizer_config.json") {
+            Some(text) => SpecialTokens::new(&serde_json::from_str(&text)?),
+            None => SpecialTokens::default(),
+        };
         let eos = config("generation_config.json")?.eos_token_id;
         let eos = match eos {
             Some(ids) => Some(ids),
@@ -103,6 +171,7 @@ impl Tokenizer {
                 Some(Ids::Many(ids)) => ids,
                 Some(Ids::One(id)) => vec![id],
             },
+            special_tokens,
         })
     }
 }

@@ -77,6 +77,13 @@ impl<'a> Json<'a> {
         Ok(value)
     }
 
+    /// Reads the value that a text begins with, and gives the length of that in bytes.
+    pub fn parse_front(text: &'a str) -> Result<(Self, usize), JsonError> {
+        let mut reader = Reader { text, at: 0 };
+        let value = reader.value(0)?;
+        Ok((value, reader.at))
+    }
+
     /// The text of a string without lone surrogates.
     pub fn as_str(&self) -> Option<&str> {
         match self {

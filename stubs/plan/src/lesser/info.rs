@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use wire::dialect::sglang::info::{Served, encode_model_info, encode_server_info};
 use wire::failure::Failure;
+use wire::http1;
 
 use crate::reply::{Body, Reply};
 use crate::stub::{Call, Context, Stub};
@@ -31,7 +32,7 @@ pub(super) fn health(stub: &Stub) -> Reply {
 /// One model by its name.
 pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<Reply, Failure> {
     let path = stub.front.path(call);
-    let name = unescaped(path.strip_prefix("/v1/models/").unwrap_or_default());
+    let name = http1::unescaped(path.strip_prefix("/v1/models/").unwrap_or_default());
     if name != *stub.names[0] {
         return Err(stub.dialect.missing_model(&name));
     }
@@ -39,21 +40,6 @@ pub(super) fn model(stub: &Stub, call: &Call<'_>, context: &Context) -> Result<R
     let mut out = Vec::new();
     stub.dialect.encode_model(&models, &name, &mut out);
     Ok(Reply::json(200, out))
-}
-
-/// A part of a path without its percent escapes; what is no text then stands there as U+FFFD.
-fn unescaped(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let is_hex = |digits: &&[u8]| digits.iter().all(u8::is_ascii_hexdigit);
-        let digits = behind.get(..2).filter(|_| first == b'%').filter(is_hex);
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = byte.map_or(behind, |_| &behind[2..]);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn served(stub: &Stub) -> Served<'_> {
@@ -91,7 +77,7 @@ mod tests {
             ("%+1", "%+1"),
             ("%ff", "\u{fffd}"),
         ] {
-            assert_eq!(unescaped(part), expected);
+            assert_eq!(http1::unescaped(part), expected);
         }
     }
 }

@@ -21,10 +21,11 @@ use wire::worker_lines::{Frame, Operation, acknowledged, failed, ready, reset_fa
 pub use settings::{Bytes, Settings, Timing};
 pub use talk::ModelError;
 
+use crate::source::Source;
 use cancel::Cancels;
 use replay::Replay;
 use session::Sessions;
-use talk::Talks;
+use talk::{Sourced, Talks};
 
 /// What is around a worker.
 pub trait Host {
@@ -55,6 +56,14 @@ enum Played {
 }
 
 impl Model {
+    /// One that says what a source makes of the last user message, cut or repeated to so many tokens.
+    pub fn of(source: Box<dyn Source>, tokens: Option<u64>) -> Self {
+        Self {
+            played: Played::Talks(Talks::Of(Sourced { source, tokens })),
+            settings: Settings::default(),
+        }
+    }
+
     /// Reads a script file, or `{"replay":FILE}` with the text that `recording` finds for FILE.
     pub fn from_json(
         json: &str,

@@ -33,6 +33,8 @@ pub struct Settings {
     pub jitter: f64,
     /// Sessions, the one without a name included.
     pub max_sessions: u64,
+    /// Milliseconds of prefill, however long the prompt is.
+    pub prefill_ms: f64,
     /// Milliseconds of prefill for each token.
     pub prefill_ms_per_token: f64,
     /// Seed of the jitter.
@@ -61,6 +63,7 @@ impl Default for Settings {
             fail_reset: false,
             jitter: 0.0,
             max_sessions: 3,
+            prefill_ms: 0.0,
             prefill_ms_per_token: 0.05,
             seed: 0,
             sleep: true,
@@ -98,6 +101,7 @@ impl Settings {
         let times = [
             self.bookkeeping_ms,
             self.decode_ms_per_token,
+            self.prefill_ms,
             self.prefill_ms_per_token,
             self.start_ms,
         ];
@@ -132,7 +136,8 @@ impl Cost<'_> {
             reason = "prompts are far below 2^53 tokens"
         )]
         let tokens = tokens as f64;
-        self.time(self.settings.prefill_ms_per_token * tokens)
+        let settings = self.settings;
+        self.time(settings.prefill_ms + settings.prefill_ms_per_token * tokens)
     }
 
     pub(super) fn bookkeeping(&mut self) -> Duration {

@@ -10,7 +10,7 @@ use vocab::Tokenizer;
 use wire::worker_lines::DoneChanges;
 
 use super::settings::{Bytes, Settings};
-use crate::script::CutKind;
+use crate::script::{CutKind, Script};
 use crate::source::{Ask, ScriptFile, ScriptFileError, Source};
 
 /// The key under which a script file, or a script in it, has what is for workers alone.
@@ -43,9 +43,21 @@ pub enum ModelError {
 
 /// All that a worker can say.
 #[derive(Debug)]
-pub(super) struct Talks {
-    by_name: BTreeMap<String, Arc<Talk>>,
-    default: Arc<Talk>,
+pub(super) enum Talks {
+    /// What a source makes of the last message.
+    Of(Sourced),
+    /// One of these.
+    Scripts {
+        by_name: BTreeMap<String, Arc<Talk>>,
+        default: Arc<Talk>,
+    },
+}
+
+/// A source, and how many tokens it is to say.
+#[derive(Debug)]
+pub(super) struct Sourced {
+    pub(super) source: Box<dyn Source>,
+    pub(super) tokens: Option<u64>,
 }
 
 /// What a worker says in a turn.
@@ -202,6 +214,11 @@ impl Talk {
             text: "",
             max_tokens: None,
         });
+        Ok(Self::of(&script, quirks))
+    }
+
+    /// As a script says it.
+    fn of(script: &Script, quirks: &mut Quirks) -> Self {
         let answer = &script.choices[0];
         let mut start = 0;
         let piece = |piece: crate::script::Piece| {
@@ -225,11 +242,29 @@ impl Talk {
                 }
             }
         }
-        Ok(Self {
+        Self {
             pieces,
             pauses: script.pauses.clone(),
             ..Self::default()
-        })
+        }
+    }
+}
+
+impl Sourced {
+    fn talk(&self, message: &str) -> Talk {
+        let script = self.source.script(&Ask {
+            text: message,
+            max_tokens: self.tokens,
+        });
+        let mut quirks = Quirks::default();
+        let mut talk = Talk::of(&script, &mut quirks);
+        talk.quirks = quirks;
+        if let Some(tokens) = self.tokens {
+            let count = usize::try_from(tokens).unwrap_or(usize::MAX);
+            let pieces = std::mem::take(&mut talk.pieces);
+            talk.pieces = pieces.iter().cycle().take(count).cloned().collect();
+        }
+        talk
     }
 }
 
@@ -255,13 +290,17 @@ impl Talks {
         let default = by_name.get("default").or_else(|| by_name.get("hello"));
         let default = default.or_else(|| by_name.values().next());
         let default = Arc::clone(default.ok_or(ModelError::Empty)?);
-        Ok((Self { by_name, default }, settings))
+        Ok((Self::Scripts { by_name, default }, settings))
     }
 
     /// What is said to a prompt.
     pub(super) fn talk(&self, prompt: &str) -> Arc<Talk> {
         let message = last_message(prompt);
-        let named = markers(message).filter_map(|name| self.by_name.get(name));
+        let (by_name, default) = match self {
+            Self::Of(sourced) => return Arc::new(sourced.talk(message)),
+            Self::Scripts { by_name, default } => (by_name, default),
+        };
+        let named = markers(message).filter_map(|name| by_name.get(name));
         let mut named = named;
         let named = if message.len() == prompt.len() {
             // Which message is the last cannot be told, but it is behind the others.
@@ -274,10 +313,10 @@ impl Talks {
                 let when = talk.quirks.when.as_ref()?;
                 message.contains(when).then_some(when.len())
             };
-            let met = self.by_name.values().filter(|talk| length(talk).is_some());
+            let met = by_name.values().filter(|talk| length(talk).is_some());
             met.max_by_key(length)
         };
-        Arc::clone(named.or_else(met).unwrap_or(&self.default))
+        Arc::clone(named.or_else(met).unwrap_or(default))
     }
 }
 

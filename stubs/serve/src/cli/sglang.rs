@@ -78,7 +78,7 @@ pub struct SglangArgs {
 
 /// An HTTP parser of uvicorn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum HttpParser {
+pub(crate) enum HttpParser {
     /// What SGLang's own requirements bring.
     H11,
     /// What `uvicorn[standard]` brings.

@@ -283,5 +283,6 @@ fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Inst
         route: None,
         started_unix_ns: shared.started_unix_ns,
         status,
+        turn: None,
     }
 }

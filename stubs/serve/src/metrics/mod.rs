@@ -71,6 +71,12 @@ impl Metrics {
         let mut page = String::new();
         let created = Duration::from_nanos(started_unix_ns).as_secs_f64();
         self.encode_counted(stub, created, &mut page);
+        self.encode_own(&mut page);
+        page
+    }
+
+    /// Appends what only a stub has.
+    pub(crate) fn encode_own(&self, page: &mut String) {
         let mut add = |name: &str, kind: &str, help: &str, value: f64| {
             writeln!(
                 page,
@@ -112,9 +118,8 @@ impl Metrics {
                 "Largest lateness of a paced step.",
                 late.max.as_secs_f64(),
             );
-            encode_late(&late, &mut page);
+            encode_late(&late, page);
         }
-        page
     }
 
     fn encode_counted(&self, stub: &Stub, created: f64, page: &mut String) {

@@ -18,7 +18,7 @@ use control::Control;
 use pipes::Pipes;
 
 /// The variable that names the control descriptor.
-const CONTROL: &str = "EXECUTORCH_LLM_WORKER_CONTROL_FD";
+pub(crate) const CONTROL: &str = "EXECUTORCH_LLM_WORKER_CONTROL_FD";
 
 /// The worker to run, and its flags.
 #[derive(Debug, Subcommand)]
@@ -39,6 +39,16 @@ pub struct ExecutorchArgs {
     /// char, byte, word, a Hugging Face tokenizer.json or its folder
     #[arg(long, alias = "tokenizer_path", value_name = "NAME|PATH")]
     tokenizer_path: String,
+    #[command(flatten)]
+    behaviour: Behaviour,
+    /// Tell the times without letting them pass
+    #[arg(long)]
+    no_sleep: bool,
+}
+
+/// How a worker behaves; each flag goes before what the script file says.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Behaviour {
     /// Where prefill ends in the times told: at once, or as in the real worker behind its bookkeeping
     #[arg(long, default_value = "strict", value_name = "HOW")]
     timing: TimingArg,
@@ -54,9 +64,6 @@ pub struct ExecutorchArgs {
     /// Seed of the jitter
     #[arg(long)]
     seed: Option<u64>,
-    /// Tell the times without letting them pass
-    #[arg(long)]
-    no_sleep: bool,
     /// Sessions, the one of requests without a name included
     #[arg(long, value_name = "NUMBER")]
     max_sessions: Option<u64>,
@@ -120,6 +127,15 @@ impl Command {
 impl ExecutorchArgs {
     fn prepared(&self) -> anyhow::Result<Prepared> {
         let mut prepared = prepare(&self.model_path, &self.tokenizer_path)?;
+        prepared.model.settings.sleep &= !self.no_sleep;
+        self.behaviour.apply(&mut prepared)?;
+        Ok(prepared)
+    }
+}
+
+impl Behaviour {
+    /// Makes a worker behave so.
+    pub(crate) fn apply(&self, prepared: &mut Prepared) -> anyhow::Result<()> {
         prepared.timing = self.timing.into();
         let settings = &mut prepared.model.settings;
         if let Some(ms) = self.prefill_ms_per_token {
@@ -130,15 +146,13 @@ impl ExecutorchArgs {
         }
         settings.jitter = self.jitter.unwrap_or(settings.jitter);
         settings.seed = self.seed.unwrap_or(settings.seed);
-        settings.sleep &= !self.no_sleep;
         settings.max_sessions = self.max_sessions.unwrap_or(settings.max_sessions);
         match self.window {
             Some(0) => settings.window = None,
             Some(window) => settings.window = Some(window),
             None => {}
         }
-        settings.check().map_err(|reason| anyhow!(reason))?;
-        Ok(prepared)
+        settings.check().map_err(|reason| anyhow!(reason))
     }
 }
 

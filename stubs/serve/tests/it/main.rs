@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod control_plane; // ExecuTorch's server, recorded and driven
 mod fidelity; // recorded cases byte for byte
 mod http; // echo, framing, limits
 mod metrics; // the metrics page against the truth file

@@ -43,7 +43,7 @@ struct Conversation {
     server: String,
 }
 
-fn objects(path: &str) -> Map<String, Value> {
+pub(crate) fn objects(path: &str) -> Map<String, Value> {
     let text = std::fs::read(fixtures().join(path)).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
@@ -122,17 +122,21 @@ fn what(line: &Value) -> Option<What> {
     })
 }
 
+/// The scripts of the recordings and what is special about a server, as a file for its worker.
+pub(crate) fn model_file(server: &str) -> String {
+    let mut scripts = objects("executorch/scripts.json");
+    let mut servers = objects("executorch/servers.json");
+    if let Some(Value::Object(more)) = servers.remove(server) {
+        scripts.extend(more);
+    }
+    Value::Object(scripts).to_string()
+}
+
 impl Conversation {
     /// A worker with the scripts of the recordings and what is special about this server.
     fn worker(&self) -> Worker {
-        let mut scripts = objects("executorch/scripts.json");
-        let mut servers = objects("executorch/servers.json");
-        if let Some(Value::Object(more)) = servers.remove(&self.server) {
-            scripts.extend(more);
-        }
         let tokenizer = Arc::new(Tokenizer::named("byte").unwrap());
-        let json = Value::Object(scripts).to_string();
-        let model = Model::from_json(&json, &tokenizer, |_| None).unwrap();
+        let model = Model::from_json(&model_file(&self.server), &tokenizer, |_| None).unwrap();
         Worker::new(model, tokenizer, Timing::Strict, self.offered)
     }
 

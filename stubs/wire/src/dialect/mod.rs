@@ -18,7 +18,7 @@ mod refusals;
 pub mod responses;
 mod responses_request;
 pub mod sglang;
-mod uvicorn;
+pub mod uvicorn;
 pub mod vllm;
 mod writes;
 

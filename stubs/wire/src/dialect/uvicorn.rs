@@ -5,7 +5,7 @@ use crate::http1::{self, Chunking};
 
 /// Which HTTP parser it runs on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Parser {
+pub enum Parser {
     /// h11 adds its own headers last and capitalised, and frames nothing for HTTP/1.0.
     H11,
     /// httptools
@@ -14,7 +14,7 @@ pub(crate) enum Parser {
 
 impl Parser {
     /// How chunks are framed in an answer to HTTP/1.0 or to HTTP/1.1.
-    pub(crate) fn chunking(self, is_http10: bool) -> Chunking {
+    pub fn chunking(self, is_http10: bool) -> Chunking {
         match self {
             Self::H11 if is_http10 => Chunking::None,
             Self::H11 | Self::Httptools => Chunking::Lower,
@@ -23,7 +23,7 @@ impl Parser {
 }
 
 /// Appends a response head.
-pub(crate) fn write_head(parser: Parser, head: &Head<'_>, out: &mut Vec<u8>) {
+pub fn write_head(parser: Parser, head: &Head<'_>, out: &mut Vec<u8>) {
     let (bytes, kind) = match head.content {
         Content::Empty => (Some(0), None),
         Content::Json(bytes) => (Some(bytes), Some("application/json")),
@@ -88,7 +88,7 @@ fn write_headers(headers: &[(&'static str, String)], out: &mut Vec<u8>) {
 }
 
 /// Appends the whole response to bytes that are no HTTP.
-pub(crate) fn write_invalid(parser: Parser, date: &str, out: &mut Vec<u8>) {
+pub fn write_invalid(parser: Parser, date: &str, out: &mut Vec<u8>) {
     let kind = ("content-type", "text/plain; charset=utf-8");
     match parser {
         Parser::H11 => http1::write_head(400, [kind, ("Connection", "close")], out),

@@ -226,12 +226,7 @@ struct ChunkChoice<'c> {
 
 impl Chunk<'_> {
     /// Appends the data of an event that adds something, or ends the answer.
-    pub fn encode(
-        &self,
-        delta: Delta<'_>,
-        finish_reason: Option<&'static str>,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn encode(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
         let choice = ChunkChoice {
             index: 0,
             delta,

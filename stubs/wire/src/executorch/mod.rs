@@ -5,11 +5,13 @@
 
 mod answer;
 mod request;
+mod route;
 
 pub use answer::{
     Call, Chunk, Completion, Delta, Error, Usage, encode_failure_event, encode_models,
 };
 pub use request::{ChatRequest, Message, parse};
+pub use route::{Route, Unrouted, route};
 
 /// The server at a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

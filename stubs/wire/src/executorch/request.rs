@@ -95,10 +95,7 @@ pub struct Message<'r, 'a>(&'r Object<'a>);
 ///
 /// # Errors
 /// The web framework's own answer to what does not fit the model.
-pub fn parse<'a>(
-    content_type: Option<&str>,
-    body: &'a [u8],
-) -> Result<ChatRequest<'a>, Failure> {
+pub fn parse<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<ChatRequest<'a>, Failure> {
     let read = match content_type {
         Some(kind) if is_json(kind) && !body.is_empty() => match Json::parse(body) {
             Ok(read) => Some(read),
@@ -207,6 +204,11 @@ fn text<'j>(value: &'j Json<'_>) -> Option<Cow<'j, str>> {
 }
 
 impl<'r, 'a> Message<'r, 'a> {
+    /// One of these members.
+    pub fn new(members: &'r Object<'a>) -> Self {
+        Self(members)
+    }
+
     /// A member, unless it is absent or null.
     pub fn get(&self, name: &str) -> Option<&'r Json<'a>> {
         self.0.get(name).filter(|value| **value != Json::Null)

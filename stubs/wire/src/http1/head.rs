@@ -319,6 +319,21 @@ impl Fields {
     }
 }
 
+/// A part of a path without its percent escapes; what is no text then stands there as U+FFFD.
+pub fn unescaped(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let is_hex = |digits: &&[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = behind.get(..2).filter(|_| first == b'%').filter(is_hex);
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = byte.map_or(behind, |_| &behind[2..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

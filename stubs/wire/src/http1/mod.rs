@@ -9,7 +9,7 @@ mod known;
 mod message;
 
 pub use body::{BadChunk, BodyDecoder};
-pub use head::{BadHead, Framing, RequestHead, ResponseHead};
+pub use head::{BadHead, Framing, RequestHead, ResponseHead, unescaped};
 pub use known::KnownHead;
 pub use message::{WholeRequest, WholeResponse};
 

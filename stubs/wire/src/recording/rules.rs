@@ -44,6 +44,16 @@ pub(super) const UUID: usize = 36;
 const VLLM_DIGITS: &[usize] = &[32, 16];
 
 impl Rules {
+    /// ExecuTorch's LLM server.
+    pub const EXECUTORCH: Self = Self {
+        ids: &[("chatcmpl", &[32]), ("call", &[32])],
+        bare_ids: &[],
+        moments: &["created"],
+        measured_objects: &[],
+        fingerprint: None,
+        ..Self::VLLM
+    };
+
     /// SGLang's front end in Rust, which was recorded on a busy machine.
     pub const SGLANG_RUST: Self = Self {
         has_free_frames: true,

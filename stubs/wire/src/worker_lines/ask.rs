@@ -55,7 +55,9 @@ impl Ask {
         number("top_k", &self.top_k);
         number("seed", &self.seed);
         out.extend_from_slice(b", \"stop\": ");
-        list(&self.stop, &mut out, |stop, out| python::escape_ascii(stop, out));
+        list(&self.stop, &mut out, |stop, out| {
+            python::escape_ascii(stop, out);
+        });
         match &self.prompt {
             Prompted::Text(text) => {
                 out.extend_from_slice(b", \"prompt\": ");

@@ -70,7 +70,9 @@ pub struct Stats {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HeardError {
     /// It is not UTF-8.
-    #[error("'utf-8' codec can't decode byte 0x{byte:02x} in position {position}: invalid start byte")]
+    #[error(
+        "'utf-8' codec can't decode byte 0x{byte:02x} in position {position}: invalid start byte"
+    )]
     NotUtf8 {
         /// The first byte that is wrong.
         byte: u8,
@@ -165,7 +167,9 @@ fn object(text: &str) -> Result<Object<'_>, HeardError> {
         ))),
         Err(JsonError::NotUtf8 | JsonError::Syntax { .. } | JsonError::TooLarge) => {
             let shown = python::repr(text.trim_end());
-            Err(HeardError::Unexpected(format!("invalid worker JSON: {shown}")))
+            Err(HeardError::Unexpected(format!(
+                "invalid worker JSON: {shown}"
+            )))
         }
     }
 }
@@ -289,7 +293,10 @@ mod tests {
     #[test]
     fn what_no_worker_says_is_told_in_pythons_words() {
         for (line, expected) in [
-            (&b"not json at all\n"[..], "invalid worker JSON: 'not json at all'"),
+            (
+                &b"not json at all\n"[..],
+                "invalid worker JSON: 'not json at all'",
+            ),
             (b"\n", "invalid worker JSON: ''"),
             (b"[1]\n", "invalid worker message: expected object, got [1]"),
             (b"\"a\"", "invalid worker message: expected object, got 'a'"),
@@ -345,7 +352,8 @@ mod tests {
             text: "cannot open session".into(),
             code: Some("capacity_exhausted".into()),
         };
-        let line = r#"{"code":"capacity_exhausted","error":"cannot open session","session_id":"a"}"#;
+        let line =
+            r#"{"code":"capacity_exhausted","error":"cannot open session","session_id":"a"}"#;
         assert_eq!(open(line), Ok(Some(refused)));
         assert!(open(r#"{"closed":true}"#).is_err());
     }

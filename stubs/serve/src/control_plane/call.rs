@@ -1,0 +1,86 @@
+//! A request as it was read.
+
+use plan::reply::Facts;
+use tokio::time::Instant;
+use wire::dialect::uvicorn::Parser;
+use wire::http1::WholeRequest;
+
+use crate::truth::{Ended, Record};
+use crate::worker::Shared;
+
+/// A request, taken out of the input.
+pub(super) struct Call {
+    pub(super) body: Vec<u8>,
+    pub(super) content_type: Option<String>,
+    pub(super) host: Option<String>,
+    pub(super) is_http10: bool,
+    pub(super) keep_alive: bool,
+    pub(super) method: String,
+    pub(super) path: String,
+    /// What stands behind the path, the question mark included.
+    pub(super) query: String,
+    pub(super) received: Instant,
+    pub(super) request_id: String,
+    /// The session that the headers name.
+    pub(super) session_id: Option<String>,
+}
+
+/// Headers that name a session; the first that says something counts.
+const SESSION_HEADERS: [&str; 3] = [
+    "x-executorch-session-id",
+    "session_id",
+    "x-session-affinity",
+];
+
+impl Call {
+    /// Takes the whole request at the front of the input; `None` if the HTTP parser refuses it.
+    pub(super) fn take(input: &mut Vec<u8>, parser: Parser) -> Option<Self> {
+        let whole = WholeRequest::parse(input).ok().flatten()?;
+        let WholeRequest { head, body, length } = whole;
+        let header = |name: &str| head.header(name).map(ToOwned::to_owned);
+        let host = header("host");
+        if parser == Parser::H11 && !head.is_http10 && host.is_none() {
+            return None;
+        }
+        let named = SESSION_HEADERS.iter().filter_map(|name| header(name));
+        let query = head.target.find('?').map_or("", |at| &head.target[at..]);
+        let call = Self {
+            body,
+            content_type: head.content_type().map(ToOwned::to_owned),
+            host,
+            is_http10: head.is_http10,
+            keep_alive: head.keep_alive,
+            method: head.method.to_owned(),
+            path: head.path().to_owned(),
+            query: query.to_owned(),
+            received: Instant::now(),
+            request_id: header("x-request-id")
+                .unwrap_or_else(|| format!("{:032x}", fastrand::u128(..))),
+            session_id: { named }.find(|id| !id.is_empty()),
+        };
+        // What stands behind an upgrade is not read.
+        let used = if head.upgrades() { input.len() } else { length };
+        input.drain(..used);
+        Some(call)
+    }
+
+    /// What the truth file says of it, as far as it is known by now.
+    pub(super) fn record(&self, shared: &Shared, connection: u64) -> Record {
+        Record {
+            bytes: 0,
+            chunks: Vec::new(),
+            connection,
+            dialect: "executorch",
+            ended: Ended::Done,
+            facts: Facts::default(),
+            method: Some(self.method.clone()),
+            parsed_ns: shared.now_ns(),
+            received_ns: shared.ns(self.received),
+            request_id: self.request_id.clone(),
+            route: Some(self.path.clone()),
+            started_unix_ns: shared.started_unix_ns,
+            status: 200,
+            turn: None,
+        }
+    }
+}
