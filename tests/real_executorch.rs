@@ -1,15 +1,16 @@
-//! ExecuTorch's own LLM server with our model worker behind it. Needs packages from a registry, so it is
-//! ignored unless asked for: `just real`. Where they cannot be installed it says why and passes.
+//! ExecuTorch's own LLM server with our model worker behind it, and ours in its place. Needs packages from
+//! a registry, so it is ignored unless asked for: `just real`. Where they cannot be installed it says why
+//! and passes.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use harness::real::{self, Recipe};
 use serde_json::{Value, json};
@@ -118,7 +119,7 @@ fn check(turn: &Turn) {
 
 #[test]
 #[ignore = "needs packages of PyPI: just real"]
-fn the_real_server_works_with_our_worker() {
+fn the_real_server_works_with_our_worker_and_so_does_ours() {
     let recipe = Recipe::named("executorch").unwrap();
     let installed = real::cache().and_then(|cache| recipe.install(&cache.join("executorch")));
     let python = match installed {
@@ -140,14 +141,71 @@ fn the_real_server_works_with_our_worker() {
     let server = recipe.start(&python, &files, &log).unwrap();
     let real = Real {
         url: server.url.clone(),
-        log,
+        log: log.clone(),
     };
-
-    sessions_resume_warm(&real);
-    a_client_that_leaves_costs_nothing(&real);
-    conformance(&real, &python);
+    check_all(&real, &python);
     drop(server);
-    let _ = fs::remove_file(&real.log);
+    for worker in [None, Some(files[0].1)] {
+        let ours = Ours::start(worker, files[1].1, files[2].1, &log);
+        check_all(&ours.real, &python);
+    }
+    let _ = fs::remove_file(&log);
+}
+
+fn check_all(real: &Real, python: &Path) {
+    sessions_resume_warm(real);
+    a_client_that_leaves_costs_nothing(real);
+    conformance(real, python);
+}
+
+/// `stubline serve executorch`, until it is dropped.
+struct Ours {
+    child: Child,
+    real: Real,
+}
+
+impl Ours {
+    /// With a worker's binary, or with the worker in its own process.
+    fn start(worker: Option<&Path>, model: &Path, tokenizer: &Path, log: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stubline"));
+        command.args([
+            "serve",
+            "executorch",
+            "--port",
+            "0",
+            "--tokenizer-path",
+            "byte",
+        ]);
+        command.arg("--model-path").arg(model);
+        command.arg("--hf-tokenizer").arg(tokenizer);
+        command.args(["--max-context", "4096"]);
+        command.args(
+            worker
+                .iter()
+                .flat_map(|worker| [Path::new("--worker-bin"), worker]),
+        );
+        command.stdout(Stdio::piped());
+        let mut child = command
+            .stderr(fs::File::create(log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let url = line.trim_end().strip_prefix("listening on ").unwrap();
+        let real = Real {
+            url: url.to_owned(),
+            log: log.to_owned(),
+        };
+        Self { child, real }
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn sessions_resume_warm(real: &Real) {

@@ -284,7 +284,10 @@ impl Common {
         keep_alive: Option<Duration>,
     ) -> anyhow::Result<Checked> {
         self.check()?;
-        let tokenizer = Arc::new(tokenizer(self.tokenizer.as_deref().unwrap_or("char"))?);
+        let tokenizer = Arc::new(tokenizer(
+            "--tokenizer",
+            self.tokenizer.as_deref().unwrap_or("char"),
+        )?);
         let source = source(
             self.source.as_deref().unwrap_or("echo"),
             &tokenizer,
@@ -360,9 +363,10 @@ fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--host {host} has no address"))
 }
 
-pub(crate) fn tokenizer(spec: &str) -> anyhow::Result<Tokenizer> {
+/// The tokenizer that a flag names.
+pub(crate) fn tokenizer(flag: &str, spec: &str) -> anyhow::Result<Tokenizer> {
     Tokenizer::find(spec, |path| std::fs::read_to_string(path).ok())
-        .with_context(|| format!("--tokenizer {spec}"))
+        .with_context(|| format!("{flag} {spec}"))
 }
 
 pub(crate) fn source(

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod aborts; // answers that are given up
+mod control_plane; // what ExecuTorch's server asks of its worker
 mod model_worker; // turns of a model worker
 mod native; // frames of /generate
 mod routes;

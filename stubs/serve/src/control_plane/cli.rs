@@ -214,7 +214,7 @@ impl Args {
     fn template(&self) -> anyhow::Result<ChatTemplate> {
         let template = if let Some(path) = &self.hf_tokenizer {
             let spec = path.to_str().context("--hf-tokenizer is no text")?;
-            let tokenizer = Arc::new(tokenizer(spec)?);
+            let tokenizer = Arc::new(tokenizer("--hf-tokenizer", spec)?);
             match ChatTemplate::of(tokenizer) {
                 Err(_) if self.allow_chatml_fallback => ChatTemplate::chatml(),
                 template => template.with_context(|| format!("--hf-tokenizer {spec}"))?,
@@ -280,7 +280,7 @@ impl Args {
 
     /// A worker that says what a source makes of the last user message.
     fn sourced(&self, tokenizer_path: &str) -> anyhow::Result<Prepared> {
-        let tokenizer = Arc::new(tokenizer(tokenizer_path)?);
+        let tokenizer = Arc::new(tokenizer("--tokenizer-path", tokenizer_path)?);
         let spec = self.source.as_deref().unwrap_or("echo");
         let source = source(spec, &tokenizer, 0)?;
         let mut model = Model::of(source, self.max_osl);

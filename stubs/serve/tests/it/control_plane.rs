@@ -1,5 +1,6 @@
 //! ExecuTorch's server with our worker behind it.
 
+mod driven; // turns from end to end
 mod recorded; // every recorded exchange, in the order in which it was recorded
 
 use std::io::Write;
