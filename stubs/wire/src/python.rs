@@ -114,17 +114,49 @@ pub fn display(value: &Json<'_>) -> String {
 
 /// `json.dumps(value, ensure_ascii=False)`: a space behind each comma and colon.
 pub fn dumps(value: &Json<'_>) -> String {
-    dumped(value, false)
+    dumped(value, Spelling::default())
 }
 
 /// `json.dumps(value, ensure_ascii=False, sort_keys=True)`
 pub fn sorted_dumps(value: &Json<'_>) -> String {
-    dumped(value, true)
+    let spelling = Spelling {
+        is_sorted: true,
+        ..Spelling::default()
+    };
+    dumped(value, spelling)
 }
 
-fn dumped(value: &Json<'_>, is_sorted: bool) -> String {
+/// `json.dumps(value, ensure_ascii=False, separators=(",", ":"))`
+pub fn compact_dumps(value: &Json<'_>) -> String {
+    let spelling = Spelling {
+        is_compact: true,
+        ..Spelling::default()
+    };
+    dumped(value, spelling)
+}
+
+/// How JSON is written where Python leaves a choice.
+#[derive(Clone, Copy, Default)]
+struct Spelling {
+    /// No space behind commas and colons.
+    is_compact: bool,
+    /// Keys in order.
+    is_sorted: bool,
+}
+
+impl Spelling {
+    fn comma(self) -> &'static [u8] {
+        if self.is_compact { b"," } else { b", " }
+    }
+
+    fn colon(self) -> &'static [u8] {
+        if self.is_compact { b":" } else { b": " }
+    }
+}
+
+fn dumped(value: &Json<'_>, spelling: Spelling) -> String {
     let mut out = Vec::new();
-    dump(value, is_sorted, &mut out);
+    dump(value, spelling, &mut out);
     String::from_utf8(out).expect("JSON of text is UTF-8")
 }
 
@@ -143,7 +175,7 @@ pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn dump(value: &Json<'_>, is_sorted: bool, out: &mut Vec<u8>) {
+fn dump(value: &Json<'_>, spelling: Spelling, out: &mut Vec<u8>) {
     let quoted = |text: &str, out: &mut Vec<u8>| {
         out.push(b'"');
         escape_into(text, out);
@@ -153,8 +185,8 @@ fn dump(value: &Json<'_>, is_sorted: bool, out: &mut Vec<u8>) {
         Json::Array(items) => {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {
-                out.extend_from_slice(if index == 0 { b"" } else { b", " });
-                dump(item, is_sorted, out);
+                out.extend_from_slice(if index == 0 { b"" } else { spelling.comma() });
+                dump(item, spelling, out);
             }
             out.push(b']');
         }
@@ -172,7 +204,7 @@ fn dump(value: &Json<'_>, is_sorted: bool, out: &mut Vec<u8>) {
             let pairs = members.0.iter().map(|(name, value)| (&**name, value));
             let mut values: HashMap<&str, &Json<'_>> = pairs.collect();
             let mut names: Vec<&str> = members.0.iter().map(|(name, _)| &**name).collect();
-            if is_sorted {
+            if spelling.is_sorted {
                 names.sort_unstable();
             }
             for (index, name) in names.into_iter().enumerate() {
@@ -180,10 +212,10 @@ fn dump(value: &Json<'_>, is_sorted: bool, out: &mut Vec<u8>) {
                 let Some(value) = values.remove(name) else {
                     continue;
                 };
-                out.extend_from_slice(if index == 0 { b"" } else { b", " });
+                out.extend_from_slice(if index == 0 { b"" } else { spelling.comma() });
                 quoted(name, out);
-                out.extend_from_slice(b": ");
-                dump(value, is_sorted, out);
+                out.extend_from_slice(spelling.colon());
+                dump(value, spelling, out);
             }
             out.push(b'}');
         }

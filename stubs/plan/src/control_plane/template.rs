@@ -24,7 +24,7 @@ const TERMINATORS: [&str; 8] = [
 /// What stands before an assistant's text.
 pub(super) const ASSISTANT: &str = "<|im_start|>assistant\n";
 
-/// A model's own template, or plain `ChatML`.
+/// A model's own template, or plain ChatML.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
     /// The model's tokenizer and template.
@@ -51,7 +51,7 @@ pub(super) enum Shown<'r, 'a> {
 }
 
 impl ChatTemplate {
-    /// Plain `ChatML`, for texts alone.
+    /// Plain ChatML, for texts alone.
     pub fn chatml() -> Self {
         Self {
             enable_thinking: None,
@@ -150,7 +150,7 @@ impl ChatTemplate {
     }
 }
 
-/// `ChatML`, in which calls and what they gave are not shown.
+/// ChatML, in which calls and what they gave are not shown.
 fn chatml(messages: &[Shown<'_, '_>]) -> String {
     let mut parts = Vec::new();
     for message in messages {

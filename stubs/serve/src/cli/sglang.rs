@@ -79,7 +79,7 @@ pub struct SglangArgs {
 /// An HTTP parser of uvicorn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum HttpParser {
-    /// What SGLang's own requirements bring.
+    /// What uvicorn runs on by itself.
     H11,
     /// What `uvicorn[standard]` brings.
     Httptools,

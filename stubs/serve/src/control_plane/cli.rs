@@ -35,7 +35,7 @@ pub struct Args {
     #[command(flatten)]
     listening: Listening,
     /// A script file, or what `--worker-bin` is to load
-    #[arg(long, alias = "model", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     model_path: Option<String>,
     /// How the worker cuts prompts: char, byte, word, a tokenizer.json or its folder (default: char)
     #[arg(long, alias = "tokenizer", value_name = "NAME|PATH")]
@@ -44,11 +44,17 @@ pub struct Args {
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
     /// Cut or repeat a source's answers to so many tokens
-    #[arg(long, value_name = "TOKENS", requires = "source")]
+    #[arg(long, value_name = "TOKENS")]
     max_osl: Option<u64>,
-    /// Name of the model in /v1/models (default: executorch)
-    #[arg(long, alias = "served-model-name", value_name = "NAME")]
-    model_id: Option<String>,
+    /// Name of the model
+    #[arg(
+        long,
+        alias = "model",
+        alias = "served-model-name",
+        default_value = "executorch",
+        value_name = "NAME"
+    )]
+    model_id: String,
     /// A worker to start in place of our own, called as the real server calls it
     #[arg(long, value_name = "FILE")]
     worker_bin: Option<PathBuf>,
@@ -58,7 +64,7 @@ pub struct Args {
     /// Folder with the model's tokenizer and chat template
     #[arg(long, value_name = "PATH")]
     hf_tokenizer: Option<PathBuf>,
-    /// Plain `ChatML` is meant to stand in for a chat template
+    /// Plain ChatML is meant to stand in for a chat template
     #[arg(long)]
     allow_chatml_fallback: bool,
     /// The model does not think unless a request asks for it
@@ -142,7 +148,7 @@ pub fn start(args: &Args, log: impl Write + Send + 'static) -> anyhow::Result<Ru
         TurnLogArg::Strict => TurnLog::Strict,
         TurnLogArg::Upstream => TurnLog::Upstream,
     };
-    let mut plane = ControlPlane::new(profile, args.served(), args.template()?);
+    let mut plane = ControlPlane::new(profile, args.model_id.clone(), args.template()?);
     plane.max_context = args.max_context;
     plane.tool_format = args.tool_call_parser;
     let starts = args.starts()?;
@@ -203,12 +209,6 @@ impl Args {
             DetailArg::Info => Detail::Info,
             DetailArg::Off => Detail::Off,
         })
-    }
-
-    fn served(&self) -> String {
-        let named = self.model_id.as_ref();
-        let named = named.or_else(|| self.model_path.as_ref().filter(|_| self.source.is_some()));
-        named.cloned().unwrap_or_else(|| "executorch".into())
     }
 
     fn template(&self) -> anyhow::Result<ChatTemplate> {

@@ -151,7 +151,8 @@ impl Connection<'_> {
         let desk = &self.clerk.desk;
         let request = match executorch::parse(call.content_type.as_deref(), &call.body) {
             Ok(request) => request,
-            Err(failure) => return Reply::failure(&failure).into(),
+            Err(Some(failure)) => return Reply::failure(&failure).into(),
+            Err(None) => return Reply::internal().into(),
         };
         let (id, mark) = (fastrand::u128(..), fastrand::u128(..));
         let id = format!("chatcmpl-{id:032x}");

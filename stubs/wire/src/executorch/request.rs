@@ -94,24 +94,30 @@ pub struct Message<'r, 'a>(&'r Object<'a>);
 /// Reads a body.
 ///
 /// # Errors
-/// The web framework's own answer to what does not fit the model.
-pub fn parse<'a>(content_type: Option<&str>, body: &'a [u8]) -> Result<ChatRequest<'a>, Failure> {
+/// The web framework's own answer to what does not fit the model; none if it fails over the body.
+pub fn parse<'a>(
+    content_type: Option<&str>,
+    body: &'a [u8],
+) -> Result<ChatRequest<'a>, Option<Failure>> {
     let read = match content_type {
         Some(kind) if is_json(kind) && !body.is_empty() => match Json::parse(body) {
             Ok(read) => Some(read),
             Err(JsonError::Syntax { message, offset }) => {
-                return Err(schema::json_invalid_plainly(message, offset));
+                return Err(Some(schema::json_invalid_plainly(message, offset)));
             }
             Err(JsonError::NotUtf8 | JsonError::TooLarge) => {
-                return Err(Failure::Detail {
+                return Err(Some(Failure::Detail {
                     status: 400,
                     detail: "There was an error parsing the body",
-                });
+                }));
             }
         },
         _ if body.is_empty() => None,
         // What is not said to be JSON is taken for a text.
-        _ => Some(Json::String(String::from_utf8_lossy(body))),
+        _ => match std::str::from_utf8(body) {
+            Ok(text) => Some(Json::String(text.into())),
+            Err(_) => return Err(None),
+        },
     };
     schema::check_plainly(read.as_ref(), CHAT)?;
     match read {
@@ -239,7 +245,7 @@ mod tests {
 
     fn refusal(content_type: Option<&str>, body: &str) -> String {
         let failure = parse(content_type, body.as_bytes()).unwrap_err();
-        failure.message().to_owned()
+        failure.unwrap().message().to_owned()
     }
 
     #[test]
@@ -269,6 +275,18 @@ mod tests {
     fn what_is_not_said_to_be_json_is_a_text() {
         let refused = refusal(None, "{}");
         assert!(refused.contains(r#""input":"{}""#), "{refused}");
+        assert_eq!(parse(None, b"\xff").unwrap_err(), None);
+        let null = refusal(Some("application/json"), "null");
+        assert!(
+            null.contains(r#""type":"model_attributes_type","loc":["body"]"#),
+            "{null}"
+        );
+        let body = r#"{"messages":1000000000000000000000000000000}"#;
+        let huge = refusal(Some("application/json"), body);
+        assert!(
+            huge.contains(r#""input":1000000000000000000000000000000}"#),
+            "{huge}"
+        );
         assert!(parse(Some("application/vnd.x+json; a=b"), br#"{"messages":[]}"#).is_ok());
     }
 

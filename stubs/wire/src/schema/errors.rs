@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use serde_json::value::RawValue;
 
 use crate::failure::{ErrorObject, Failure};
 use crate::json::Json;
@@ -86,7 +87,8 @@ impl Serialize for Detail<'_> {
         map.serialize_entry("type", self.kind)?;
         map.serialize_entry("loc", &place)?;
         map.serialize_entry("msg", self.msg)?;
-        map.serialize_entry("input", self.input)?;
+        let input = RawValue::from_string(python::compact_dumps(self.input));
+        map.serialize_entry("input", &input.ok())?;
         if !self.context.is_empty() {
             let context: Members<'_> = Members(self.context);
             map.serialize_entry("ctx", &context)?;

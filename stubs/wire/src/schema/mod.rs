@@ -153,7 +153,16 @@ fn found(body: Option<&Json<'_>>, fields: &'static [Field]) -> Option<Errors> {
 /// # Errors
 /// `FastAPI`'s own list of all that is wrong, status 422.
 pub fn check_plainly(body: Option<&Json<'_>>, fields: &'static [Field]) -> Result<(), Failure> {
-    found(body, fields).map_or(Ok(()), |errors| Err(errors.into_details()))
+    let errors = match body {
+        // Unlike vLLM's handler it tells a body of `null` from none.
+        Some(Json::Null) => {
+            let mut errors = Errors::default();
+            errors.check(&Json::Null, &Kind::Model(fields));
+            Some(errors)
+        }
+        body => found(body, fields),
+    };
+    errors.map_or(Ok(()), |errors| Err(errors.into_details()))
 }
 
 /// vLLM's answer to a body that is not JSON.
