@@ -8,13 +8,32 @@ use wire::http1::WholeRequest;
 use crate::truth::{Ended, Record};
 use crate::worker::Shared;
 
+/// How a request is answered, whatever it asks.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// The connection ends with the answer.
+    pub(super) closes: bool,
+    /// The answer has no body.
+    pub(super) is_head: bool,
+    /// Its HTTP version knows no chunks.
+    pub(super) is_http10: bool,
+}
+
+impl Manner {
+    /// That of what could not be read.
+    pub(super) const REFUSED: Self = Self {
+        closes: true,
+        is_head: false,
+        is_http10: false,
+    };
+}
+
 /// A request, taken out of the input.
 pub(super) struct Call {
     pub(super) body: Vec<u8>,
     pub(super) content_type: Option<String>,
     pub(super) host: Option<String>,
-    pub(super) is_http10: bool,
-    pub(super) keep_alive: bool,
+    pub(super) manner: Manner,
     pub(super) method: String,
     pub(super) path: String,
     /// What stands behind the path, the question mark included.
@@ -48,8 +67,11 @@ impl Call {
             body,
             content_type: head.content_type().map(ToOwned::to_owned),
             host,
-            is_http10: head.is_http10,
-            keep_alive: head.keep_alive,
+            manner: Manner {
+                closes: !head.keep_alive,
+                is_head: head.method == "HEAD",
+                is_http10: head.is_http10,
+            },
             method: head.method.to_owned(),
             path: head.path().to_owned(),
             query: query.to_owned(),
@@ -67,20 +89,30 @@ impl Call {
     /// What the truth file says of it, as far as it is known by now.
     pub(super) fn record(&self, shared: &Shared, connection: u64) -> Record {
         Record {
-            bytes: 0,
-            chunks: Vec::new(),
-            connection,
-            dialect: "executorch",
-            ended: Ended::Done,
-            facts: Facts::default(),
             method: Some(self.method.clone()),
-            parsed_ns: shared.now_ns(),
-            received_ns: shared.ns(self.received),
             request_id: self.request_id.clone(),
             route: Some(self.path.clone()),
-            started_unix_ns: shared.started_unix_ns,
-            status: 200,
-            turn: None,
+            ..record(shared, connection, self.received)
         }
+    }
+}
+
+/// What the truth file says of any request.
+pub(super) fn record(shared: &Shared, connection: u64, received: Instant) -> Record {
+    Record {
+        bytes: 0,
+        chunks: Vec::new(),
+        connection,
+        dialect: "executorch",
+        ended: Ended::Done,
+        facts: Facts::default(),
+        method: None,
+        parsed_ns: shared.now_ns(),
+        received_ns: shared.ns(received),
+        request_id: String::new(),
+        route: None,
+        started_unix_ns: shared.started_unix_ns,
+        status: 200,
+        turn: None,
     }
 }

@@ -15,7 +15,7 @@ use wire::usage::Usage;
 use wire::worker_lines::Operation;
 
 use super::Clerk;
-use super::call::Call;
+use super::call::{self, Call, Manner};
 use super::reply::{Reply, stream_head};
 use super::worker::{Asked, Failed, Said};
 use crate::local::Phase;
@@ -56,13 +56,12 @@ impl Connection<'_> {
             Came::TooLarge => return self.refuse_large().await,
             Came::Whole { .. } => Call::take(&mut self.socket.input, parser),
         };
-        clerk.counters.count_request();
         let Some(call) = call else {
             let mut out = Vec::new();
             uvicorn::write_invalid(parser, &clerk.date.at(Instant::now()).1, &mut out);
-            self.socket.send(&out).await?;
-            return Ok(false);
+            return self.refuse(400, &out).await;
         };
+        clerk.counters.count_request();
         let mut record = call.record(&clerk.shared, self.number);
         let local = self.socket.local;
         let answering = self.answer(&call, &mut record);
@@ -76,7 +75,7 @@ impl Connection<'_> {
             truth.put(record);
         }
         let is_whole = answered.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
-        Ok(is_whole && call.keep_alive)
+        Ok(is_whole && !call.manner.closes)
     }
 
     async fn refuse_large(&mut self) -> io::Result<bool> {
@@ -84,14 +83,29 @@ impl Connection<'_> {
         let most = clerk.shared.max_body;
         let message = format!("Request body is larger than {most} bytes.");
         let reply = Reply::error(&Error::invalid(413, message, "request_too_large"));
-        // The rest of it is not read.
-        let mut rest = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_vec();
-        let call = Call::take(&mut rest, clerk.desk.parser).expect("a whole request");
-        let date = clerk.date.at(Instant::now()).1.to_owned();
-        self.socket
-            .send(&reply.bytes(clerk.desk.parser, &call, &date))
-            .await?;
-        Ok(false)
+        let out = {
+            let (_, date) = clerk.date.at(Instant::now());
+            reply.bytes(clerk.desk.parser, Manner::REFUSED, &date)
+        };
+        self.refuse(reply.status, &out).await
+    }
+
+    /// Answers what could not be read, and ends the connection.
+    async fn refuse(&mut self, status: u16, bytes: &[u8]) -> io::Result<bool> {
+        let clerk = self.clerk;
+        let received = Instant::now();
+        clerk.counters.count_request();
+        let mut record = call::record(&clerk.shared, self.number, received);
+        record.status = status;
+        record.bytes = bytes.len() as u64;
+        let sent = self.socket.send(bytes).await;
+        if sent.is_err() {
+            record.ended = Ended::ClientAbort;
+        }
+        if let Some(truth) = &clerk.shared.truth {
+            truth.put(record);
+        }
+        sent.map(|()| false)
     }
 
     /// Answers; `false` if the answer has no end.
@@ -183,7 +197,10 @@ impl Connection<'_> {
     ) -> io::Result<()> {
         let clerk = self.clerk;
         record.status = reply.status;
-        let bytes = reply.bytes(clerk.desk.parser, call, &clerk.date.at(Instant::now()).1);
+        let bytes = {
+            let (_, date) = clerk.date.at(Instant::now());
+            reply.bytes(clerk.desk.parser, call.manner, &date)
+        };
         self.socket.send(&bytes).await?;
         record.bytes = bytes.len() as u64;
         if reply.content != Content::Empty {
@@ -259,7 +276,7 @@ impl Connection<'_> {
         let mut head = Vec::new();
         stream_head(
             desk.parser,
-            call,
+            call.manner,
             &self.clerk.date.at(Instant::now()).1,
             &mut head,
         );
@@ -426,7 +443,7 @@ impl Connection<'_> {
         record: &mut Record,
     ) -> io::Result<()> {
         let due = call.received.elapsed();
-        let is_framed = self.clerk.desk.parser.chunking(call.is_http10) != Chunking::None;
+        let is_framed = self.clerk.desk.parser.chunking(call.manner.is_http10) != Chunking::None;
         for event in events {
             if is_framed {
                 http1::write_chunk(&mut front, |out| out.extend_from_slice(&event.bytes));
@@ -451,7 +468,7 @@ impl Connection<'_> {
     }
 
     async fn send_last(&mut self, call: &Call, record: &mut Record) -> io::Result<bool> {
-        if self.clerk.desk.parser.chunking(call.is_http10) == Chunking::None {
+        if self.clerk.desk.parser.chunking(call.manner.is_http10) == Chunking::None {
             return Ok(false);
         }
         self.socket.send(http1::LAST_CHUNK).await?;

@@ -6,7 +6,7 @@ use wire::dialect::{Content, Head, Headers};
 use wire::executorch::Error;
 use wire::failure::Failure;
 
-use super::call::Call;
+use super::call::{Call, Manner};
 
 /// An answer that is sent whole.
 pub(super) struct Reply {
@@ -76,16 +76,16 @@ impl Reply {
     }
 
     /// The head and, unless it answers `HEAD`, the body.
-    pub(super) fn bytes(&self, parser: Parser, call: &Call, date: &str) -> Vec<u8> {
+    pub(super) fn bytes(&self, parser: Parser, manner: Manner, date: &str) -> Vec<u8> {
         let mut out = Vec::new();
         write_head(
             parser,
-            call,
+            manner,
             (self.status, self.content, &self.headers),
             date,
             &mut out,
         );
-        if call.method != "HEAD" {
+        if !manner.is_head {
             out.extend_from_slice(&self.bytes);
         }
         out
@@ -102,8 +102,8 @@ impl From<Refusal> for Reply {
 }
 
 /// The head of a stream.
-pub(super) fn stream_head(parser: Parser, call: &Call, date: &str, out: &mut Vec<u8>) {
-    write_head(parser, call, (200, Content::Stream, &plain()), date, out);
+pub(super) fn stream_head(parser: Parser, manner: Manner, date: &str, out: &mut Vec<u8>) {
+    write_head(parser, manner, (200, Content::Stream, &plain()), date, out);
 }
 
 /// There are no layers that add headers.
@@ -116,17 +116,17 @@ fn plain() -> Headers {
 
 fn write_head(
     parser: Parser,
-    call: &Call,
+    manner: Manner,
     (status, content, headers): (u16, Content, &Headers),
     date: &str,
     out: &mut Vec<u8>,
 ) {
     let head = Head {
-        close: !call.keep_alive,
+        close: manner.closes,
         content,
         date,
         headers,
-        is_unframed: parser == Parser::H11 && call.is_http10,
+        is_unframed: parser == Parser::H11 && manner.is_http10,
         status,
     };
     uvicorn::write_head(parser, &head, out);
