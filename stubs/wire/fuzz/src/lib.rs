@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wire::chunk::{Choice, Chunk, Gist, Reader, Samples};
 use wire::dialect::sglang::bodies;
 use wire::dialect::{Dialect, Encoder, Envelope};
+use wire::executorch;
 use wire::failure::Failure;
 use wire::http1::{BodyDecoder, Framing, RequestHead};
 use wire::json::Json;
@@ -69,6 +70,17 @@ pub fn request(data: &[u8]) {
     }
     for failure in refusals(data) {
         refusal(Dialect::SGLANG, &failure);
+    }
+    for kind in [None, Some("application/json")] {
+        if let Err(Some(failure)) = executorch::parse(kind, data) {
+            let mut answer = Vec::new();
+            failure.encode(&mut answer);
+            // It quotes numbers that serde_json finds too large.
+            let Ok(Json::Object(answer)) = Json::parse(&answer) else {
+                panic!("{failure:?} is JSON");
+            };
+            assert!(answer.get("detail").is_some(), "{failure:?}");
+        }
     }
 }
 
