@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -25,8 +25,13 @@ struct Serving {
 
 fn serve(words: &[&str]) -> Command {
     let mut command = Command::new(STUBLINE);
-    command.args(["serve", "executorch", "--port", "0"]);
-    command.args(["--allow-chatml-fallback", "--tokenizer-path", "byte"]);
+    command.args(["serve", "executorch"]);
+    if !words.contains(&"--port") {
+        command.args(["--port", "0"]);
+    }
+    if !words.contains(&"--tokenizer-path") {
+        command.args(["--tokenizer-path", "byte"]);
+    }
     command.args(words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env_remove("STUBLINE_TURN_LOG_LEVEL");
@@ -191,20 +196,51 @@ fn what_cannot_start_is_said_in_one_line() {
         }
         fs::remove_file(path).unwrap();
     }
+}
+
+#[test]
+fn what_makes_no_sense_is_said_in_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let worker = ["--worker-bin", WORKER, "--model-path", SCRIPTS];
     for (words, expected) in [
         (
-            &["--worker-bin", "/nowhere/worker"][..],
+            vec!["--worker-bin", "/nowhere/worker", "--model-path", "x"],
             "--worker-bin /nowhere/worker: ",
         ),
-        (&["--model-path", "/nowhere.json"], "/nowhere.json"),
-        (&["--num-runners", "2"], "--num-runners must be 1"),
-        (&["--profile", "executorch-9"], "known: executorch-1.5.1"),
-        (&["--hf-tokenizer", "/nowhere"], "--hf-tokenizer /nowhere"),
-        (&["--turn-log-level", "loud"], "off, debug, info"),
-        (&["--pace", "fast"], "costs"),
-        (&["--worker-bin", WORKER, "--source", "echo"], "--source"),
+        (vec!["--worker-bin", WORKER], "--model-path"),
+        ([&worker[..], &["--pace", "burst"]].concat(), "--worker-bin"),
+        (
+            [&worker[..], &["--max-sessions", "5"]].concat(),
+            "--worker-bin",
+        ),
+        (
+            [&worker[..], &["--truth", "/nowhere/t"]].concat(),
+            "/nowhere/t",
+        ),
+        ([&worker[..], &["--port", &port]].concat(), "cannot listen"),
+        (
+            vec!["--model-path", "/nowhere.json"],
+            "--model-path /nowhere.json",
+        ),
+        (vec!["--source", "script:/nowhere"], "--source /nowhere"),
+        (
+            vec!["--source", "echo", "--model-path", SCRIPTS],
+            "--source or --model-path",
+        ),
+        (vec!["--num-runners", "2"], "--num-runners must be 1"),
+        (vec!["--profile", "executorch-9"], "known: executorch-1.5.1"),
+        (
+            vec!["--hf-tokenizer", "/nowhere"],
+            "--hf-tokenizer /nowhere: there is no tokenizer.json in it",
+        ),
+        (vec!["--turn-log-level", "loud"], "off, debug, info"),
+        (vec!["--pace", "fast"], "costs"),
+        (vec!["--pace", "steady:ttft=1ms,itl=10ms"], "--pace"),
+        (vec!["--max-osl", "0"], "--max-osl"),
+        (vec!["--jitter", "2"], "jitter"),
     ] {
-        let said = refused(words);
+        let said = refused(&words);
         assert!(said.contains(expected), "{said}");
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 pub use crate::metrics::Lateness;
 
+use crate::control_plane::{self, Desk};
 use crate::listen;
 use crate::local::Phase;
 use crate::metrics::Metrics;
@@ -61,6 +62,9 @@ pub enum StartError {
     /// The address cannot be bound.
     #[error("cannot listen on {0}: {1}; choose another --port (0 for any free one) or --host")]
     Bind(SocketAddr, io::Error),
+    /// A model worker could not be started.
+    #[error("{0}")]
+    ModelWorker(String),
     /// A thread could not be started.
     #[error("cannot start a worker: {0}")]
     Thread(io::Error),
@@ -92,35 +96,39 @@ impl Server {
     /// Binds and starts a stub; when this returns, every worker accepts.
     pub fn start(config: &Config, stub: Arc<Stub>) -> Result<Self, StartError> {
         let seed = config.seed;
-        Self::launch(config, move |listener, shared, number| {
-            Worker::run(
-                listener,
-                shared,
-                Arc::clone(&stub),
-                seed.wrapping_add(number),
-            )
-        })
+        let run = move |listener, shared, number: u64| {
+            let stub = Arc::clone(&stub);
+            Worker::run(listener, shared, stub, seed.wrapping_add(number))
+        };
+        Self::launch(config, || Ok(run))
     }
 
     /// Binds and plays recorded answers.
     pub fn replay(config: &Config, replay: Arc<Replay>, plays: Plays) -> Result<Self, StartError> {
-        Self::launch(config, move |listener, shared, _| {
-            Player::run(listener, shared, Arc::clone(&replay), plays)
+        let run =
+            move |listener, shared, _| Player::run(listener, shared, Arc::clone(&replay), plays);
+        Self::launch(config, || Ok(run))
+    }
+
+    /// Binds, lets the worker of a control plane get ready, and serves it.
+    pub(crate) fn control_plane(
+        config: &Config,
+        desk: impl FnOnce() -> Result<Desk, StartError>,
+    ) -> Result<Self, StartError> {
+        Self::launch(config, || {
+            let desk = Arc::new(desk()?);
+            Ok(move |listener, shared, _| control_plane::run(listener, shared, Arc::clone(&desk)))
         })
     }
 
-    /// Binds and serves a control plane, whose worker is ready.
-    pub(crate) fn control_plane(
+    /// Binds, prepares what is to run on each thread once nothing else can fail, and starts it.
+    fn launch<R>(
         config: &Config,
-        run: impl Fn(std::net::TcpListener, Shared) -> io::Result<()> + Clone + Send + 'static,
-    ) -> Result<Self, StartError> {
-        Self::launch(config, move |listener, shared, _| run(listener, shared))
-    }
-
-    fn launch(
-        config: &Config,
-        run: impl Fn(std::net::TcpListener, Shared, u64) -> io::Result<()> + Clone + Send + 'static,
-    ) -> Result<Self, StartError> {
+        prepare: impl FnOnce() -> Result<R, StartError>,
+    ) -> Result<Self, StartError>
+    where
+        R: Fn(std::net::TcpListener, Shared, u64) -> io::Result<()> + Clone + Send + 'static,
+    {
         listen::raise_file_limit();
         let workers = config.workers.max(1);
         let listeners = listen::bind(config.address, workers)
@@ -136,6 +144,7 @@ impl Server {
                 (Some(sink), Some(writer))
             }
         };
+        let run = prepare()?;
         let (phase, phases) = watch::channel(Phase::Serving);
         let metrics = Arc::new(Metrics::default());
         let started = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -1,8 +1,10 @@
 //! A connection whose exchanges are made one after the other by a task of its own.
 
 use std::io;
+use std::pin::Pin;
+use std::task::Poll;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wire::http1::{self, Framing, RequestHead, WholeRequest};
@@ -16,6 +18,8 @@ pub(crate) struct Socket<'l> {
     /// Bytes read and not yet used.
     pub(crate) input: Vec<u8>,
     pub(crate) local: &'l Local,
+    /// It has had a request, so that it may be idle too long.
+    is_used: bool,
     stream: TcpStream,
 }
 
@@ -36,6 +40,7 @@ impl<'l> Socket<'l> {
         stream.set_nodelay(true)?;
         Ok(Self {
             input: Vec::new(),
+            is_used: false,
             local,
             stream,
         })
@@ -47,11 +52,18 @@ impl<'l> Socket<'l> {
         let mut has_continued = false;
         // Bytes that are looked at again; what has hardly grown is still a part.
         let mut enough = 0;
-        let idle = shared.keep_alive.map(|idle| Instant::now() + idle);
+        let limit_idle = shared.keep_alive.filter(|_| self.is_used);
+        let idle = limit_idle.map(|idle| Instant::now() + idle);
         loop {
             if self.input.len() >= enough || self.input.ends_with(b"\r\n\r\n") {
                 match WholeRequest::parse(&self.input) {
-                    Ok(Some(_)) => return Ok(Came::Whole { has_continued }),
+                    Ok(Some(_)) => {
+                        self.is_used = true;
+                        return Ok(Came::Whole { has_continued });
+                    }
+                    Ok(None) if self.head().is_none() && self.input.len() > shared.max_head => {
+                        return Ok(Came::Invalid);
+                    }
                     Ok(None) if self.input.len() > limit || self.promises_more_than(shared) => {
                         return Ok(Came::TooLarge);
                     }
@@ -85,10 +97,8 @@ impl<'l> Socket<'l> {
 
     fn promises_more_than(&self, shared: &Shared) -> bool {
         let most = u64::try_from(shared.max_body).unwrap_or(u64::MAX);
-        match self.head() {
-            Some(head) => matches!(head.framing, Framing::Length(length) if length > most),
-            None => self.input.len() > shared.max_head,
-        }
+        self.head()
+            .is_some_and(|head| matches!(head.framing, Framing::Length(length) if length > most))
     }
 
     fn waits_for_continue(&self) -> bool {
@@ -125,14 +135,28 @@ impl<'l> Socket<'l> {
         self.stream.write_all(bytes).await
     }
 
-    /// Returns when the client has gone; what it sends ahead is kept, up to so many bytes.
-    pub(crate) async fn left(&mut self, most: usize) {
-        while self.input.len() < most {
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
+    /// Writes what the client takes of some bytes, and returns when it has taken any, or fails when it has
+    /// gone; what it sends ahead is kept, up to `most` bytes.
+    pub(crate) async fn progress(&mut self, bytes: &[u8], most: usize) -> io::Result<usize> {
+        std::future::poll_fn(|cx| {
+            while self.input.len() < most {
+                let mut part = [0; 4096];
+                let mut part = ReadBuf::new(&mut part);
+                match Pin::new(&mut self.stream).poll_read(cx, &mut part) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(())) if !part.filled().is_empty() => {
+                        self.input.extend_from_slice(part.filled());
+                    }
+                    Poll::Ready(_) => {
+                        return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                    }
+                }
             }
-        }
-        std::future::pending::<()>().await;
+            if bytes.is_empty() {
+                return Poll::Pending;
+            }
+            Pin::new(&mut self.stream).poll_write(cx, bytes)
+        })
+        .await
     }
 }

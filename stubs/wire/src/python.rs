@@ -196,8 +196,14 @@ fn dump(value: &Json<'_>, spelling: Spelling, out: &mut Vec<u8>) {
             Number::Float(number) if number.is_finite() => {
                 out.extend_from_slice(float(number).as_bytes());
             }
+            Number::Float(number) if number.is_nan() => out.extend_from_slice(b"NaN"),
+            Number::Float(number) => {
+                let sign: &[u8] = if number > 0.0 { b"" } else { b"-" };
+                out.extend_from_slice(sign);
+                out.extend_from_slice(b"Infinity");
+            }
             Number::Int(0) => out.push(b'0'),
-            _ => out.extend_from_slice(text.as_bytes()),
+            Number::Int(_) => out.extend_from_slice(text.as_bytes()),
         },
         Json::Object(members) => {
             out.push(b'{');
@@ -297,6 +303,8 @@ mod tests {
         let text = r#"[-0,1E2,NaN,"\u00e9\u0001"]"#;
         let dumped = dumps(&Json::parse(text.as_bytes()).unwrap());
         assert_eq!(dumped, r#"[0, 100.0, NaN, "é\u0001"]"#);
+        let dumped = compact_dumps(&Json::parse(b"[1e999, -1e999]").unwrap());
+        assert_eq!(dumped, "[Infinity,-Infinity]");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use prepare::{Refusal, check_session_id};
 pub use record::{Detail, TurnLog, TurnRecord};
 pub use template::{ChatTemplate, NoTemplate};
 pub use tools::ToolFormat;
-pub use turn::{Ended, Event, Fault, Taken, Turn, Waited};
+pub use turn::{Event, Fault, Over, Taken, Turn, Waited};
 
 use transcript::Transcripts;
 
@@ -53,6 +53,11 @@ impl ControlPlane {
     /// Forgets what was said in a session, which the worker has closed or reset.
     pub fn forget(&self, session_id: &str) {
         self.transcripts().forget(session_id);
+    }
+
+    /// Forgets a session that the worker has not taken, unless something was said in it before.
+    pub fn withdraw(&self, session_id: &str) {
+        self.transcripts().withdraw(session_id);
     }
 
     fn transcripts(&self) -> std::sync::MutexGuard<'_, Transcripts> {

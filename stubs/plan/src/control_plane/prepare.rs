@@ -10,7 +10,7 @@ use wire::worker_lines::{Ask, Part, Prompted};
 use super::ControlPlane;
 use super::template::Rendered;
 use super::tools::Tool;
-use super::turn::{Ends, Turn};
+use super::turn::{Ends, Scene, Turn};
 
 /// Why a request comes to no turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -192,12 +192,20 @@ impl ControlPlane {
             prompt,
             session_id,
         };
-        Ok(Turn::new(self, request, (ask, ends), (id, preamble), tools))
+        let number = ask.session_id.as_deref();
+        let number = number.map(|session| self.transcripts().number(session));
+        let scene = Scene {
+            number: number.unwrap_or(0),
+            preamble,
+            tools,
+        };
+        Ok(Turn::new(self, request, (ask, ends), id, scene))
     }
 
     /// Refuses what does not fit the context, as far as there is a tokenizer to tell.
     fn check_context(&self, request: &ChatRequest<'_>, prompt: &Prompted) -> Result<(), Error> {
-        let Some((most, count)) = self.max_context.zip(self.count(prompt)) else {
+        let limit = self.max_context.filter(|most| *most > 0);
+        let Some((most, count)) = limit.zip(self.count(prompt)) else {
             return Ok(());
         };
         let limit = format!("This model's maximum context length is {most} tokens");

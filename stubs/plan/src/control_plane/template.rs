@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use vocab::Tokenizer;
+use vocab::{Template, Tokenizer};
 use wire::executorch::Message;
 use wire::json::{Json, Object};
 use wire::python;
@@ -44,6 +44,37 @@ pub(super) struct Rendered<'r, 'a> {
     pub(super) tools: Option<&'r Json<'a>>,
 }
 
+/// Arguments that the server itself passes to the template, or `transformers` does.
+const PASSED: [&str; 6] = [
+    "add_generation_prompt",
+    "conversation",
+    "documents",
+    "messages",
+    "tokenize",
+    "tools",
+];
+
+impl Rendered<'_, '_> {
+    fn kwarg(&self, name: &str) -> Option<&Json<'_>> {
+        self.kwargs?.get(name)
+    }
+
+    /// What `transformers` fails over before it renders anything.
+    fn check(&self, messages: &[Shown<'_, '_>]) -> Result<(), String> {
+        if messages.is_empty() {
+            return Err("there are no messages".into());
+        }
+        if let Some(name) = PASSED.iter().find(|name| self.kwarg(name).is_some()) {
+            return Err(format!("{name} is given twice"));
+        }
+        let goes_on = self.kwarg("continue_final_message");
+        if goes_on.is_some_and(python::truthy) {
+            return Err("the final message cannot go on behind a generation prompt".into());
+        }
+        Ok(())
+    }
+}
+
 /// A message as it was sent, or a mark in place of an assistant's.
 pub(super) enum Shown<'r, 'a> {
     Mark(String),
@@ -79,6 +110,11 @@ impl ChatTemplate {
         }
     }
 
+    /// Whether prompts can be counted.
+    pub fn counts(&self) -> bool {
+        self.tokenizer.is_some()
+    }
+
     /// The prompt.
     ///
     /// # Errors
@@ -91,13 +127,20 @@ impl ChatTemplate {
         let Some(tokenizer) = &self.tokenizer else {
             return Ok(chatml(messages));
         };
-        let template = tokenizer.template.as_ref().expect("looked at in `of`");
+        rendered.check(messages)?;
         let context = Context {
             messages,
             rendered,
             template: self,
         };
-        template.render(context).map_err(|error| error.to_string())
+        let given = rendered.kwarg("chat_template").and_then(Json::as_str);
+        let result = if let Some(given) = given {
+            Template::new(given.to_owned()).and_then(|given| given.render(context))
+        } else {
+            let own = tokenizer.template.as_ref().expect("looked at in `of`");
+            own.render(context)
+        };
+        result.map_err(|error| error.to_string())
     }
 
     /// What stands between the assistant's header and its first token.

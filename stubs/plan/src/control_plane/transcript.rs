@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wire::executorch::{Call, ChatRequest, Message};
+use wire::executorch::{ChatRequest, Message, ToolCall};
 use wire::json::Json;
 use wire::python;
 use wire::worker_lines::{Part, Prompted};
@@ -11,11 +11,22 @@ use super::template::{ASSISTANT, ChatTemplate, Rendered, Shown};
 
 /// The turns of each session, in order.
 #[derive(Debug, Default)]
-pub(super) struct Transcripts(HashMap<String, Vec<Said>>);
+pub(super) struct Transcripts {
+    next: u64,
+    sessions: HashMap<String, Session>,
+}
+
+/// A session, until it is forgotten.
+#[derive(Debug)]
+struct Session {
+    /// Told apart from others of its name.
+    number: u64,
+    turns: Vec<Remembered>,
+}
 
 /// An assistant's turn.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct Remembered {
     /// What it said, as it is known again.
     pub(super) fingerprint: String,
     /// Its tokens, if the worker told them.
@@ -26,22 +37,54 @@ pub(super) struct Said {
 
 impl Transcripts {
     pub(super) fn forget(&mut self, session_id: &str) {
-        self.0.remove(session_id);
+        self.sessions.remove(session_id);
     }
 
-    /// Notes a turn that answers a request with so many assistant's turns in it.
-    pub(super) fn note(&mut self, session_id: &str, prior_turns: usize, said: Said) {
-        let turns = self.0.entry(session_id.to_owned()).or_default();
-        turns.truncate(prior_turns);
-        turns.push(said);
+    /// Forgets a session in which nothing was said, since the worker does not take it.
+    pub(super) fn withdraw(&mut self, session_id: &str) {
+        let is_empty = |session: &Session| session.turns.is_empty();
+        if self.sessions.get(session_id).is_some_and(is_empty) {
+            self.sessions.remove(session_id);
+        }
+    }
+
+    /// The number of the session of that name, which is new if there is none.
+    pub(super) fn number(&mut self, session_id: &str) -> u64 {
+        let next = &mut self.next;
+        let new = || {
+            *next += 1;
+            Session {
+                number: *next,
+                turns: Vec::new(),
+            }
+        };
+        let session = self.sessions.entry(session_id.to_owned());
+        session.or_insert_with(new).number
+    }
+
+    /// Notes a turn that answers a request with so many assistant's turns in it, unless its session has
+    /// been forgotten.
+    pub(super) fn note(
+        &mut self,
+        session_id: &str,
+        number: u64,
+        prior_turns: usize,
+        said: Remembered,
+    ) {
+        let session = self.sessions.get_mut(session_id);
+        if let Some(session) = session.filter(|session| session.number == number) {
+            session.turns.truncate(prior_turns);
+            session.turns.push(said);
+        }
     }
 
     /// The turns of a request that are known again, with their tokens, by the message's number. The first
     /// one that is another makes the server forget it and all behind it.
-    fn known(&mut self, session_id: &str, request: &ChatRequest<'_>) -> Vec<(usize, Said)> {
-        let Some(turns) = self.0.get_mut(session_id) else {
+    fn known(&mut self, session_id: &str, request: &ChatRequest<'_>) -> Vec<(usize, Remembered)> {
+        let Some(session) = self.sessions.get_mut(session_id) else {
             return Vec::new();
         };
+        let turns = &mut session.turns;
         let messages = request.messages().enumerate();
         let assistants = messages.filter(|(_, message)| message.role() == "assistant");
         let mut known = Vec::new();
@@ -95,7 +138,11 @@ impl Transcripts {
 
 /// A rendered text with the turns' tokens where their marks are; none if one of them has gone or come twice,
 /// or if what stands before it is not what stood there.
-fn split(text: &str, known: &[(usize, Said)], mark: impl Fn(usize) -> String) -> Option<Vec<Part>> {
+fn split(
+    text: &str,
+    known: &[(usize, Remembered)],
+    mark: impl Fn(usize) -> String,
+) -> Option<Vec<Part>> {
     let mut places = Vec::new();
     for (number, said) in known {
         let mark = mark(*number);
@@ -135,7 +182,7 @@ fn with_preamble(text: &str, preamble: &str) -> Option<String> {
 }
 
 /// How an answer is known again: its text, and its calls with their arguments read.
-pub(super) fn fingerprint(content: &str, calls: &[Call]) -> String {
+pub(super) fn fingerprint(content: &str, calls: &[ToolCall]) -> String {
     let calls = calls.iter().map(|call| {
         let name = Json::String((&*call.name).into());
         (name, Json::String((&*call.arguments).into()))
@@ -177,12 +224,31 @@ mod tests {
         wire::executorch::parse(Some("application/json"), body.as_bytes()).unwrap()
     }
 
-    fn said(text: &str, ids: Option<Vec<i64>>) -> Said {
-        Said {
+    fn said(text: &str, ids: Option<Vec<i64>>) -> Remembered {
+        Remembered {
             fingerprint: fingerprint(text, &[]),
             ids,
             preamble: String::new(),
         }
+    }
+
+    fn note(transcripts: &mut Transcripts, prior_turns: usize, said: Remembered) {
+        let number = transcripts.number("s");
+        transcripts.note("s", number, prior_turns, said);
+    }
+
+    #[test]
+    fn what_a_forgotten_session_still_said_is_not_noted() {
+        let mut transcripts = Transcripts::default();
+        let number = transcripts.number("s");
+        transcripts.forget("s");
+        transcripts.note("s", number, 0, said("b", Some(vec![1])));
+        assert!(transcripts.sessions.is_empty());
+        assert_ne!(transcripts.number("s"), number);
+        transcripts.note("s", number, 0, said("b", Some(vec![1])));
+        assert!(transcripts.sessions["s"].turns.is_empty());
+        transcripts.withdraw("s");
+        assert!(transcripts.sessions.is_empty());
     }
 
     fn prompt(transcripts: &mut Transcripts, body: &str) -> Prompted {
@@ -202,8 +268,8 @@ mod tests {
     #[test]
     fn known_turns_are_told_by_their_tokens() {
         let mut transcripts = Transcripts::default();
-        transcripts.note("s", 0, said("b", Some(vec![1])));
-        transcripts.note("s", 1, said("d", Some(vec![2, 3])));
+        note(&mut transcripts, 0, said("b", Some(vec![1])));
+        note(&mut transcripts, 1, said("d", Some(vec![2, 3])));
         let text = |text: &str| Part::Text(text.into());
         assert_eq!(
             prompt(&mut transcripts, TURNS),
@@ -220,19 +286,19 @@ mod tests {
     #[test]
     fn another_history_is_told_by_its_text() {
         let mut transcripts = Transcripts::default();
-        transcripts.note("s", 0, said("x", Some(vec![1])));
-        transcripts.note("s", 1, said("d", Some(vec![2])));
+        note(&mut transcripts, 0, said("x", Some(vec![1])));
+        note(&mut transcripts, 1, said("d", Some(vec![2])));
         let Prompted::Text(_) = prompt(&mut transcripts, TURNS) else {
             panic!("nothing is known");
         };
-        assert!(transcripts.0["s"].is_empty());
+        assert!(transcripts.sessions["s"].turns.is_empty());
     }
 
     #[test]
     fn a_turn_without_tokens_stays_text_and_those_behind_it_do_not() {
         let mut transcripts = Transcripts::default();
-        transcripts.note("s", 0, said("b", None));
-        transcripts.note("s", 1, said("d", Some(vec![2])));
+        note(&mut transcripts, 0, said("b", None));
+        note(&mut transcripts, 1, said("d", Some(vec![2])));
         let Prompted::Segments(parts) = prompt(&mut transcripts, TURNS) else {
             panic!("the second is known");
         };
@@ -242,7 +308,7 @@ mod tests {
 
     #[test]
     fn arguments_are_known_again_by_what_they_say() {
-        let call = Call {
+        let call = ToolCall {
             index: 0,
             id: "call-1".into(),
             name: "f".into(),

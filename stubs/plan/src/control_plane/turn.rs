@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use wire::executorch::{Call, ChatRequest, Chunk, Completion, Delta, Usage, encode_failure_event};
+use wire::executorch::{
+    ChatRequest, Chunk, Completion, Delta, ToolCall, Usage, encode_failure_event,
+};
 use wire::worker_lines::{Ask, Stats, Token};
 
 use super::clean::{Cleaned, Gathered, Stops};
 use super::template::plain_text;
 use super::tools::Tool;
-use super::transcript::{Said, fingerprint};
+use super::transcript::{Remembered, fingerprint};
 use super::{ControlPlane, TurnRecord};
 use crate::Kind;
 
@@ -28,12 +30,21 @@ pub struct Turn {
     answer: Answer,
     ends: Ends,
     model: String,
-    preamble: String,
     prior_turns: usize,
+    scene: Scene,
     /// Half of a pair of a character that stands alone, if the worker has said one.
     surrogate: Option<u16>,
+}
+
+/// What a turn is in.
+#[derive(Debug)]
+pub(super) struct Scene {
+    /// The session's number, if it has one.
+    pub(super) number: u64,
+    /// What stands between the assistant's header and its first token.
+    pub(super) preamble: String,
     /// The tools, if the answer may call any.
-    tools: Option<Vec<Tool>>,
+    pub(super) tools: Option<Vec<Tool>>,
 }
 
 /// What an answer ends at.
@@ -106,7 +117,7 @@ pub struct Waited {
 
 /// A turn that is over.
 #[derive(Debug)]
-pub struct Ended {
+pub struct Over {
     /// The rest of the answer.
     pub events: Vec<Event>,
     /// The server fails behind these.
@@ -143,8 +154,8 @@ impl Turn {
         plane: &ControlPlane,
         request: &ChatRequest<'_>,
         (ask, ends): (Ask, Ends),
-        (id, preamble): (String, String),
-        tools: Option<Vec<Tool>>,
+        id: String,
+        scene: Scene,
     ) -> Self {
         let is_stream = request.bool("stream").unwrap_or(false);
         let is_role = |role: &'static str| {
@@ -153,7 +164,7 @@ impl Turn {
         let last = request.messages().rev().find(is_role("user"));
         let last = last.or_else(|| request.messages().next_back());
         Self {
-            answer: if is_stream && tools.is_none() {
+            answer: if is_stream && scene.tools.is_none() {
                 Answer::Shown(Cleaned::default(), String::new())
             } else {
                 Answer::Gathered(Gathered::default())
@@ -164,11 +175,10 @@ impl Turn {
             include_usage: request.include_usage(),
             is_stream,
             model: plane.model.clone(),
-            preamble,
             prior_turns: request.messages().filter(is_role("assistant")).count(),
             prompt: last.map(|message| plain_text(message.content())),
+            scene,
             surrogate: None,
-            tools,
         }
     }
 
@@ -241,7 +251,7 @@ impl Turn {
         waited: Waited,
         created: u64,
         random: impl FnMut() -> u128,
-    ) -> Result<Ended, Fault> {
+    ) -> Result<Over, Fault> {
         let mut events = Vec::new();
         if let Answer::Shown(cleaned, _) = &mut self.answer
             && let Some(rest) = cleaned.rest()
@@ -251,12 +261,14 @@ impl Turn {
         let (content, calls, has_stopped) = self.read(plane, random);
         if let Some(session_id) = &self.ask.session_id {
             let ids = stats.generated_token_ids.clone();
-            let said = Said {
+            let said = Remembered {
                 fingerprint: fingerprint(&content, &calls),
                 ids: (!ids.is_empty()).then_some(ids),
-                preamble: std::mem::take(&mut self.preamble),
+                preamble: std::mem::take(&mut self.scene.preamble),
             };
-            plane.transcripts().note(session_id, self.prior_turns, said);
+            let number = self.scene.number;
+            let mut transcripts = plane.transcripts();
+            transcripts.note(session_id, number, self.prior_turns, said);
         }
         let finish = self.finish(&stats, !calls.is_empty(), has_stopped);
         let counts = stats.prompt_tokens.zip(stats.completion_tokens);
@@ -278,7 +290,7 @@ impl Turn {
             queue: waited.queue,
             ttft: waited.ttft,
         };
-        Ok(Ended {
+        Ok(Over {
             events,
             is_cut,
             record,
@@ -291,7 +303,7 @@ impl Turn {
         &self,
         plane: &ControlPlane,
         mut random: impl FnMut() -> u128,
-    ) -> (String, Vec<Call>, bool) {
+    ) -> (String, Vec<ToolCall>, bool) {
         let gathered = match &self.answer {
             Answer::Gathered(gathered) => gathered,
             Answer::Shown(cleaned, shown) => {
@@ -299,13 +311,13 @@ impl Turn {
             }
         };
         let text = self.ends.turn.cut(&gathered.text);
-        let read = self.tools.as_ref();
+        let read = self.scene.tools.as_ref();
         let read = read.map(|tools| plane.tool_format.read(text, tools));
         let (content, calls) = match &read {
             Some(read) => (&*read.content, &read.calls[..]),
             None => (text, &[][..]),
         };
-        let call = |(index, (name, arguments)): (u32, &(String, String))| Call {
+        let call = |(index, (name, arguments)): (u32, &(String, String))| ToolCall {
             index,
             id: format!("call-{:032x}", random()),
             name: name.clone(),
@@ -334,7 +346,7 @@ impl Turn {
     /// Adds the last events; true if the server fails behind them.
     fn end_stream(
         &self,
-        (content, calls): (&str, &[Call]),
+        (content, calls): (&str, &[ToolCall]),
         (finish, usage): (&'static str, Option<Usage>),
         created: u64,
         events: &mut Vec<Event>,
@@ -372,7 +384,7 @@ impl Turn {
     /// Adds the body; true if the server fails instead.
     fn end_whole(
         &self,
-        (content, calls): (&str, &[Call]),
+        (content, calls): (&str, &[ToolCall]),
         (finish_reason, usage): (&'static str, Option<Usage>),
         created: u64,
         events: &mut Vec<Event>,

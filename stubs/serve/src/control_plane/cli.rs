@@ -1,26 +1,27 @@
 //! The flags of `stubline serve executorch`: the real server's, and those of the worker in its place.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::ValueEnum;
 use plan::control_plane::{ChatTemplate, ControlPlane, Detail, ToolFormat, TurnLog};
 use plan::model_worker::{Model, Timing};
 use plan::pace::Pace;
+use vocab::{Tokenizer, TokenizerError};
 use wire::dialect::uvicorn::Parser;
 use wire::executorch::{PROFILES, Profile};
 
+use super::Desk;
 use super::counters::TurnCounters;
 use super::log::Log;
 use super::process::Starts;
 use super::worker::Worker;
-use super::{Desk, run};
 use crate::cli::{HttpParser, Listening, Running, source, tokenizer};
 use crate::model_worker::{Behaviour, Prepared, prepare};
-use crate::server::Server;
+use crate::server::{Server, StartError};
 
 /// How long uvicorn keeps an idle connection.
 const UVICORN_KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -31,6 +32,7 @@ const DEFAULT_WINDOW: u64 = 131_072;
 
 /// Flags of `serve executorch`.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("workers", |workers| workers.help("Threads that serve (default: 1)")))]
 pub struct Args {
     #[command(flatten)]
     listening: Listening,
@@ -135,13 +137,10 @@ impl std::str::FromStr for PaceArg {
     }
 }
 
-/// Starts the worker and the server; whatever is wrong is wrong usage, and nothing has been served.
+/// Starts the server and its worker; whatever is wrong is wrong usage, and nothing has been served.
 /// Turns are logged to `log`.
 pub fn start(args: &Args, log: impl Write + Send + 'static) -> anyhow::Result<Running> {
-    ensure!(
-        args.num_runners == 1,
-        "--num-runners must be 1: one worker has many sessions, and more would load the model again"
-    );
+    args.check()?;
     let profile = args.profile()?;
     let detail = args.detail(std::env::var(LEVEL).ok().as_deref())?;
     let form = match args.turn_log {
@@ -159,31 +158,80 @@ pub fn start(args: &Args, log: impl Write + Send + 'static) -> anyhow::Result<Ru
     }
     let keep_alive = args.keep_alive_timeout.unwrap_or(UVICORN_KEEP_ALIVE);
     config.keep_alive = Some(keep_alive).filter(|timeout| !timeout.is_zero());
-    let worker = Worker::start(starts, profile).map_err(|error| match &args.worker_bin {
-        Some(binary) => anyhow!("--worker-bin {}: {error}", binary.display()),
-        None => anyhow!(error),
-    })?;
-    let desk = Arc::new(Desk {
-        counters: TurnCounters::default(),
-        has_metrics: args.metrics,
-        log: Log::new(form, detail, Box::new(log)),
-        parser: match args.http {
-            HttpParser::H11 => Parser::H11,
-            HttpParser::Httptools => Parser::Httptools,
-        },
-        plane,
-        worker,
-    });
-    let server = Server::control_plane(&config, move |listener, shared| {
-        run(listener, shared, Arc::clone(&desk))
-    });
+    let desk = || {
+        let worker = Worker::start(starts, profile).map_err(|error| {
+            let named = args.worker_bin.as_ref();
+            let named = named.map(|binary| format!("--worker-bin {}: ", binary.display()));
+            StartError::ModelWorker(format!("{}{error}", named.unwrap_or_default()))
+        })?;
+        Ok(Desk {
+            counters: TurnCounters::default(),
+            has_metrics: args.metrics,
+            log: Log::new(form, detail, Box::new(log)),
+            parser: match args.http {
+                HttpParser::H11 => Parser::H11,
+                HttpParser::Httptools => Parser::Httptools,
+            },
+            plane,
+            worker,
+        })
+    };
+    let server = Server::control_plane(&config, desk)?;
+    args.warn();
     Ok(Running {
-        server: server.context("failed to start")?,
+        server,
         drain: args.listening.drain,
     })
 }
 
 impl Args {
+    /// Refuses flags that could do nothing beside others.
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.num_runners == 1,
+            "--num-runners must be 1: one worker has many sessions, and more would load the model again"
+        );
+        ensure!(self.max_osl != Some(0), "--max-osl must be at least 1");
+        ensure!(
+            self.source.is_none() || self.model_path.is_none(),
+            "use --source or --model-path, not both"
+        );
+        if self.worker_bin.is_some() {
+            let says = self.source.is_some() || self.max_osl.is_some() || self.pace.is_some();
+            ensure!(
+                !says && !self.behaviour.says_anything(),
+                "--worker-bin has what it says, its pace and its sessions from its own --model-path; \
+                 leave out flags that are for our worker"
+            );
+            ensure!(
+                self.model_path.is_some() && self.tokenizer_path.is_some(),
+                "--worker-bin is called with --model-path and --tokenizer-path: give both"
+            );
+        }
+        if let Some(PaceArg::Pace(Pace::Steady { ttft, itl })) = self.pace {
+            ensure!(
+                ttft >= itl,
+                "--pace: a worker's first text comes with its first step, so ttft must not be below itl"
+            );
+        }
+        Ok(())
+    }
+
+    /// Says what a user of the real server would miss.
+    fn warn(&self) {
+        if self.hf_tokenizer.is_none() && !self.allow_chatml_fallback {
+            tracing::warn!(
+                "no --hf-tokenizer: plain ChatML stands in for a chat template, which the real server \
+                 does with --allow-chatml-fallback alone"
+            );
+        }
+        if self.hf_tokenizer.is_none() && self.max_context.is_some() {
+            tracing::warn!(
+                "--max-context does nothing without --hf-tokenizer, which counts prompts"
+            );
+        }
+    }
+
     fn profile(&self) -> anyhow::Result<&'static Profile> {
         let name = match self.profile.as_deref() {
             None | Some("executorch") => return Ok(&PROFILES[0]),
@@ -212,21 +260,21 @@ impl Args {
     }
 
     fn template(&self) -> anyhow::Result<ChatTemplate> {
-        let template = if let Some(path) = &self.hf_tokenizer {
-            let spec = path.to_str().context("--hf-tokenizer is no text")?;
-            let tokenizer = Arc::new(tokenizer("--hf-tokenizer", spec)?);
-            match ChatTemplate::of(tokenizer) {
-                Err(_) if self.allow_chatml_fallback => ChatTemplate::chatml(),
-                template => template.with_context(|| format!("--hf-tokenizer {spec}"))?,
+        let template = match &self.hf_tokenizer {
+            Some(path) => {
+                let named = || format!("--hf-tokenizer {}", path.display());
+                let read = |name: &str| std::fs::read_to_string(path.join(name)).ok();
+                let tokenizer = Tokenizer::from_files(read).map_err(|error| match error {
+                    TokenizerError::Missing => anyhow!("there is no tokenizer.json in it"),
+                    error => anyhow!(error),
+                });
+                let tokenizer = Arc::new(tokenizer.with_context(named)?);
+                match ChatTemplate::of(tokenizer) {
+                    Err(_) if self.allow_chatml_fallback => ChatTemplate::chatml(),
+                    template => template.with_context(named)?,
+                }
             }
-        } else {
-            if !self.allow_chatml_fallback {
-                tracing::warn!(
-                    "no --hf-tokenizer: plain ChatML stands in for a chat template, which the real \
-                     server does with --allow-chatml-fallback alone"
-                );
-            }
-            ChatTemplate::chatml()
+            None => ChatTemplate::chatml(),
         };
         Ok(if self.no_think {
             template.without_thinking()
@@ -238,28 +286,29 @@ impl Args {
     fn starts(&self) -> anyhow::Result<Starts> {
         let tokenizer_path = self.tokenizer_path.as_deref().unwrap_or("char");
         if let Some(binary) = &self.worker_bin {
-            ensure!(
-                self.source.is_none() && self.pace.is_none(),
-                "--worker-bin has what it says and its pace from its own --model-path; leave out \
-                 --source and --pace"
-            );
             return Ok(Starts::Process {
                 binary: binary.clone(),
                 model_path: self.model_path.clone().unwrap_or_default(),
                 tokenizer_path: tokenizer_path.to_owned(),
             });
         }
-        let script = match (&self.source, &self.model_path) {
-            (Some(source), _) => source.strip_prefix("script:"),
-            (None, path) => path.as_deref(),
+        let of_source = self.source.as_deref();
+        let of_source = of_source.and_then(|source| source.strip_prefix("script:"));
+        let script = match of_source {
+            Some(path) => Some(("--source", path)),
+            None => self
+                .model_path
+                .as_deref()
+                .map(|path| ("--model-path", path)),
         };
         let (mut prepared, pace) = match script {
-            Some(path) => {
+            Some(model) => {
                 ensure!(
                     self.max_osl.is_none(),
                     "--max-osl is for sources that are no scripts"
                 );
-                (prepare(Path::new(path), tokenizer_path)?, PaceArg::Costs)
+                let tokenizer = ("--tokenizer-path", tokenizer_path);
+                (prepare(model, tokenizer)?, PaceArg::Costs)
             }
             None => (self.sourced(tokenizer_path)?, PaceArg::Pace(Pace::Burst)),
         };
@@ -285,9 +334,6 @@ impl Args {
         let source = source(spec, &tokenizer, 0)?;
         let mut model = Model::of(source, self.max_osl);
         model.settings.window = Some(DEFAULT_WINDOW);
-        if self.max_osl == Some(0) {
-            bail!("--max-osl must be at least 1");
-        }
         Ok(Prepared {
             model,
             tokenizer,

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use plan::control_plane::{Event, Fault, Turn, Waited, check_session_id};
+use plan::control_plane::{Event, Fault, Over, Turn, Waited, check_session_id};
 use plan::script::CutKind;
 use plan::{Kind, Step};
 use tokio::time::Instant;
@@ -12,10 +12,11 @@ use wire::dialect::uvicorn;
 use wire::executorch::{self, Error, Route, Unrouted};
 use wire::http1::{self, Chunking};
 use wire::usage::Usage;
-use wire::worker_lines::Operation;
+use wire::worker_lines::{Operation, Stats, Token, acknowledged};
 
 use super::Clerk;
 use super::call::{self, Call, Manner};
+use super::outbox::Outbox;
 use super::reply::{Reply, stream_head};
 use super::worker::{Asked, Failed, Said};
 use crate::local::Phase;
@@ -23,6 +24,8 @@ use crate::pacer::Wait;
 use crate::socket::{Came, Socket};
 use crate::truth::{Chunk, Ended, Record};
 
+/// Why a worker is lost that says something else than text.
+const NO_TEXT: &str = "the model worker said what is no text";
 /// How long a turn that was left may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -157,7 +160,7 @@ impl Connection<'_> {
             return Reply::error(&Error::generation(&failed.text));
         }
         desk.plane.forget(session_id);
-        let line = wire::worker_lines::acknowledged(operation.done(), session_id);
+        let line = acknowledged(operation.done(), session_id);
         Reply::json(200, line.into_bytes())
     }
 
@@ -183,6 +186,7 @@ impl Connection<'_> {
         if let Some(session_id) = &turn.ask.session_id
             && let Err(failed) = desk.worker.operate(Operation::Open, session_id).await
         {
+            desk.plane.withdraw(session_id);
             return Reply::error(&not_admitted(&failed)).into();
         }
         Answer::Turn(Box::new(turn))
@@ -196,6 +200,7 @@ impl Connection<'_> {
         record: &mut Record,
     ) -> io::Result<()> {
         let clerk = self.clerk;
+        let due = call.received.elapsed();
         record.status = reply.status;
         let bytes = {
             let (_, date) = clerk.date.at(Instant::now());
@@ -204,8 +209,15 @@ impl Connection<'_> {
         self.socket.send(&bytes).await?;
         record.bytes = bytes.len() as u64;
         if reply.content != Content::Empty {
-            let size = reply.bytes.len();
-            self.note((Kind::Body, size, tokens), call.received.elapsed(), record);
+            let step = Step {
+                due,
+                kind: Kind::Body,
+                index: None,
+                tokens,
+                bytes: u32::try_from(reply.bytes.len()).unwrap_or(u32::MAX),
+            };
+            let (received, written) = (record.received_ns, clerk.shared.now_ns());
+            record.chunks.push(Chunk::new(&step, received, written));
         }
         Ok(())
     }
@@ -224,48 +236,46 @@ impl Connection<'_> {
             ..Waited::default()
         };
         let failed = loop {
-            match Heard::of(asked.next().await, &mut waited, call) {
-                Heard::Nothing => {}
-                Heard::Token(token) => match turn.take(token, 0) {
-                    Ok(found) if found.stops => self.cancel(&asked),
+            match News::of(asked.next().await, &mut waited, call) {
+                News::Nothing => {}
+                News::Token(token) => match turn.take(token, 0) {
+                    Ok(found) if found.stops => asked.cancel(&desk.worker),
                     Ok(_) => {}
                     Err(fault) => {
-                        desk.worker.lose("the model worker said what is no text");
+                        desk.worker.lose(NO_TEXT);
                         break fault.to_string();
                     }
                 },
-                Heard::Done(stats) => {
+                News::Done(stats) => {
                     let created = self.created();
                     let random = || fastrand::u128(..);
                     let ended = turn.end(&desk.plane, *stats, waited, created, random);
                     match ended {
                         Err(fault) => break fault.to_string(),
-                        Ok(ended) => return self.send_ended(ended, call, record).await,
+                        Ok(over) => return self.send_over(over, call, record).await,
                     }
                 }
-                Heard::Failed(failed) => break failed.text,
+                News::Failed(failed) => break failed.text,
             }
         };
         let reply = Reply::error(&Error::generation(&failed));
         self.send_whole(call, &reply, 0, record).await
     }
 
-    async fn send_ended(
-        &mut self,
-        ended: plan::control_plane::Ended,
-        call: &Call,
-        record: &mut Record,
-    ) -> io::Result<()> {
-        let tokens = self.tell(&ended, record);
-        let reply = match ended.events.into_iter().next() {
-            Some(event) if !ended.is_cut => Reply::json(200, event.bytes),
-            _ => Reply::internal(),
+    async fn send_over(&mut self, over: Over, call: &Call, record: &mut Record) -> io::Result<()> {
+        let tokens = self.tell(&over, record);
+        let reply = match over.events.into_iter().next() {
+            Some(event) if !over.is_cut => Reply::json(200, event.bytes),
+            _ => {
+                record.ended = Ended::Fault(CutKind::Raise);
+                Reply::internal()
+            }
         };
-        let told = if reply.status == 200 { tokens } else { 0 };
+        let told = if over.is_cut { 0 } else { tokens };
         self.send_whole(call, &reply, told, record).await
     }
 
-    /// A turn whose answer is sent as it comes.
+    /// A turn whose answer is sent as it comes; `false` if it has no end.
     async fn stream(
         &mut self,
         mut turn: Turn,
@@ -273,6 +283,7 @@ impl Connection<'_> {
         record: &mut Record,
     ) -> io::Result<bool> {
         let desk = &self.clerk.desk;
+        let mut out = Outbox::default();
         let mut head = Vec::new();
         stream_head(
             desk.parser,
@@ -280,67 +291,47 @@ impl Connection<'_> {
             &self.clerk.date.at(Instant::now()).1,
             &mut head,
         );
-        let first = turn.begin(self.created());
-        self.send_events(head, &[first], 0, call, record).await?;
+        out.put(&head);
+        self.put(&mut out, &[turn.begin(self.created())], 0, call);
         let mut asked = desk.worker.turn(turn.ask.clone());
-        let streamed = self.stream_turn(&mut turn, &mut asked, call, record).await;
-        let over = match streamed {
+        let streamed = self
+            .stream_turn(&mut turn, &mut asked, &mut out, call, record)
+            .await;
+        let is_whole = match streamed {
             Err(error) => {
                 self.leave(asked).await;
                 return Err(error);
             }
             Ok(Streamed::Done(stats, waited)) => {
-                let created = self.created();
-                let random = || fastrand::u128(..);
-                match turn.end(&desk.plane, *stats, waited, created, random) {
-                    Err(fault) => Err(fault.to_string()),
-                    Ok(ended) => Ok(ended),
-                }
+                self.end_stream(turn, *stats, waited, &mut out, call, record)
             }
-            Ok(Streamed::Failed(text)) => Err(text),
+            Ok(Streamed::Failed(text)) => self.put_failure(&text, &mut out, call, record),
             Ok(Streamed::Unencodable(text)) => {
-                let sent = self.send_failure(&text, call, record).await;
-                self.leave(asked).await;
-                return sent;
+                asked.cancel(&desk.worker);
+                self.put_failure(&text, &mut out, call, record)
             }
         };
-        match over {
-            Err(text) => self.send_failure(&text, call, record).await,
-            Ok(ended) => {
-                let tokens = self.tell(&ended, record);
-                self.send_events(Vec::new(), &ended.events, tokens, call, record)
-                    .await?;
-                if ended.is_cut {
-                    record.ended = Ended::Fault(CutKind::Raise);
-                    return Ok(false);
-                }
-                self.send_last(call, record).await
-            }
+        if is_whole && self.is_framed(call) {
+            out.put(http1::LAST_CHUNK);
         }
+        let sent = self.flush(&mut out, record).await;
+        if !asked.is_over {
+            self.leave(asked).await;
+        }
+        sent.map(|()| is_whole && self.is_framed(call))
     }
 
-    async fn send_failure(
-        &mut self,
-        text: &str,
-        call: &Call,
-        record: &mut Record,
-    ) -> io::Result<bool> {
-        let failure = Event::failure(text);
-        self.send_events(Vec::new(), &failure, 0, call, record)
-            .await?;
-        record.ended = Ended::Fault(CutKind::Error);
-        self.send_last(call, record).await
-    }
-
-    /// Shows text as it comes, until the worker ends the turn, or it fails. An error is the client's.
+    /// Takes what the worker says until it ends the turn, or that fails; meanwhile the client takes what
+    /// it will. An error is the client's.
     async fn stream_turn(
         &mut self,
         turn: &mut Turn,
         asked: &mut Asked,
+        out: &mut Outbox,
         call: &Call,
         record: &mut Record,
     ) -> io::Result<Streamed> {
-        let most = self.clerk.shared.max_head;
+        let shared = &self.clerk.shared;
         let mut waited = Waited {
             request_id: call.request_id.clone(),
             ..Waited::default()
@@ -348,38 +339,92 @@ impl Connection<'_> {
         loop {
             let said = tokio::select! {
                 biased;
-                () = self.socket.left(most) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                written = self.socket.progress(out.rest(), shared.max_head) => {
+                    out.wrote(written?, shared.now_ns(), record);
+                    continue;
+                }
                 said = asked.next() => said,
             };
-            match Heard::of(said, &mut waited, call) {
-                Heard::Nothing => {}
-                Heard::Token(token) => match turn.take(token, self.created()) {
+            match News::of(said, &mut waited, call) {
+                News::Nothing => {}
+                News::Token(token) => match turn.take(token, self.created()) {
                     Ok(found) => {
                         if found.stops {
-                            self.cancel(asked);
+                            asked.cancel(&self.clerk.desk.worker);
                         }
-                        self.send_events(Vec::new(), found.event.as_slice(), 0, call, record)
-                            .await?;
+                        self.put(out, found.event.as_slice(), 0, call);
                     }
                     Err(fault @ Fault::Mistyped(_)) => {
-                        let worker = &self.clerk.desk.worker;
-                        worker.lose("the model worker said what is no text");
+                        self.clerk.desk.worker.lose(NO_TEXT);
                         return Ok(Streamed::Failed(fault.to_string()));
                     }
                     Err(fault @ Fault::Unencodable { .. }) => {
                         return Ok(Streamed::Unencodable(fault.to_string()));
                     }
                 },
-                Heard::Done(stats) => return Ok(Streamed::Done(stats, waited)),
-                Heard::Failed(failed) => return Ok(Streamed::Failed(failed.text)),
+                News::Done(stats) => return Ok(Streamed::Done(stats, waited)),
+                News::Failed(failed) => return Ok(Streamed::Failed(failed.text)),
             }
         }
     }
 
-    fn cancel(&self, asked: &Asked) {
-        if let Some(id) = asked.id {
-            self.clerk.desk.worker.cancel(id);
+    /// Ends a stream as the worker has ended its turn; `false` if the server fails over that.
+    fn end_stream(
+        &self,
+        turn: Turn,
+        stats: Stats,
+        waited: Waited,
+        out: &mut Outbox,
+        call: &Call,
+        record: &mut Record,
+    ) -> bool {
+        let created = self.created();
+        let random = || fastrand::u128(..);
+        let plane = &self.clerk.desk.plane;
+        match turn.end(plane, stats, waited, created, random) {
+            Err(fault) => self.put_failure(&fault.to_string(), out, call, record),
+            Ok(over) => {
+                let tokens = self.tell(&over, record);
+                self.put(out, &over.events, tokens, call);
+                if over.is_cut {
+                    record.ended = Ended::Fault(CutKind::Raise);
+                }
+                !over.is_cut
+            }
         }
+    }
+
+    fn put_failure(&self, text: &str, out: &mut Outbox, call: &Call, record: &mut Record) -> bool {
+        self.put(out, &Event::failure(text), 0, call);
+        record.ended = Ended::Fault(CutKind::Error);
+        true
+    }
+
+    /// Puts events into the outbox; the one that ends the answer tells its tokens.
+    fn put(&self, out: &mut Outbox, events: &[Event], tokens: u32, call: &Call) {
+        let due = call.received.elapsed();
+        for event in events {
+            let told = if event.kind == Kind::Finish {
+                tokens
+            } else {
+                0
+            };
+            out.put_event(event, self.is_framed(call), due, told);
+        }
+    }
+
+    fn is_framed(&self, call: &Call) -> bool {
+        self.clerk.desk.parser.chunking(call.manner.is_http10) != Chunking::None
+    }
+
+    /// Waits until the client has taken all.
+    async fn flush(&mut self, out: &mut Outbox, record: &mut Record) -> io::Result<()> {
+        let shared = &self.clerk.shared;
+        while !out.rest().is_empty() {
+            let written = self.socket.progress(out.rest(), shared.max_head).await?;
+            out.wrote(written, shared.now_ns(), record);
+        }
+        Ok(())
     }
 
     /// Ends a turn that nobody waits for any more.
@@ -388,20 +433,12 @@ impl Connection<'_> {
         if asked.withdraw() {
             return;
         }
-        self.cancel(&asked);
-        let mut is_cancelled = asked.id.is_some();
         let patience = Instant::now() + PATIENCE;
         let wait = Wait::new(&self.socket.local.pacer);
         let ending = async {
-            loop {
-                match asked.next().await {
-                    Said::Begun(..) if !is_cancelled => {
-                        self.cancel(&asked);
-                        is_cancelled = true;
-                    }
-                    Said::Done(_) | Said::Failed(_) => return,
-                    Said::Acknowledged | Said::Begun(..) | Said::Token(..) => {}
-                }
+            while !asked.is_over {
+                asked.cancel(worker);
+                asked.next().await;
             }
         };
         if !worker.has_limited_patience() {
@@ -413,86 +450,28 @@ impl Connection<'_> {
         }
     }
 
-    /// Logs and counts a turn that is over; gives its tokens.
-    fn tell(&self, ended: &plan::control_plane::Ended, record: &mut Record) -> u32 {
+    /// Logs and counts a turn that is over; gives its tokens. One whose counts nobody knows, so that the
+    /// server fails over it, is none.
+    fn tell(&self, over: &Over, record: &mut Record) -> u32 {
+        if over.is_cut && over.usage.is_none() {
+            return 0;
+        }
         let desk = &self.clerk.desk;
-        desk.log.write(&ended.record);
-        desk.counters.count(&ended.record);
+        desk.log.write(&over.record);
+        desk.counters.count(&over.record);
         let count = |tokens: i128| u64::try_from(tokens).ok();
         let facts = &mut record.facts;
-        facts.finish_reason = Some(ended.record.finish);
-        let usage = ended.usage.map(|usage| Usage {
+        facts.finish_reason = Some(over.record.finish);
+        let usage = over.usage.map(|usage| Usage {
             prompt_tokens: count(usage.prompt_tokens),
             completion_tokens: count(usage.completion_tokens),
             ..Usage::default()
         });
         facts.prompt_tokens = usage.and_then(|usage| usage.prompt_tokens);
         facts.usage = usage;
-        record.turn = Some(Box::new(ended.record.clone()));
+        record.turn = Some(Box::new(over.record.clone()));
         let tokens = usage.and_then(|usage| usage.completion_tokens);
         u32::try_from(tokens.unwrap_or(0)).unwrap_or(u32::MAX)
-    }
-
-    /// Sends events, each a chunk of its own; the last but one that ends the answer tells its tokens.
-    async fn send_events(
-        &mut self,
-        mut front: Vec<u8>,
-        events: &[Event],
-        tokens: u32,
-        call: &Call,
-        record: &mut Record,
-    ) -> io::Result<()> {
-        let due = call.received.elapsed();
-        let is_framed = self.clerk.desk.parser.chunking(call.manner.is_http10) != Chunking::None;
-        for event in events {
-            if is_framed {
-                http1::write_chunk(&mut front, |out| out.extend_from_slice(&event.bytes));
-            } else {
-                front.extend_from_slice(&event.bytes);
-            }
-        }
-        if front.is_empty() {
-            return Ok(());
-        }
-        self.socket.send(&front).await?;
-        record.bytes += front.len() as u64;
-        for event in events {
-            let told = if event.kind == Kind::Finish {
-                tokens
-            } else {
-                0
-            };
-            self.note((event.kind, event.bytes.len(), told), due, record);
-        }
-        Ok(())
-    }
-
-    async fn send_last(&mut self, call: &Call, record: &mut Record) -> io::Result<bool> {
-        if self.clerk.desk.parser.chunking(call.manner.is_http10) == Chunking::None {
-            return Ok(false);
-        }
-        self.socket.send(http1::LAST_CHUNK).await?;
-        record.bytes += http1::LAST_CHUNK.len() as u64;
-        Ok(true)
-    }
-
-    /// Notes what was just written.
-    fn note(&self, (kind, bytes, tokens): (Kind, usize, u32), due: Duration, record: &mut Record) {
-        let shared = &self.clerk.shared;
-        if shared.truth.is_none() {
-            return;
-        }
-        let step = Step {
-            due,
-            kind,
-            index: (kind != Kind::Body).then_some(0),
-            tokens,
-            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        };
-        let written = shared.now_ns();
-        record
-            .chunks
-            .push(Chunk::new(&step, record.received_ns, written));
     }
 
     /// Seconds since 1970.
@@ -502,14 +481,14 @@ impl Connection<'_> {
 }
 
 /// What a worker's words mean for a turn.
-enum Heard {
-    Done(Box<wire::worker_lines::Stats>),
+enum News {
+    Done(Box<Stats>),
     Failed(Failed),
     Nothing,
-    Token(wire::worker_lines::Token),
+    Token(Token),
 }
 
-impl Heard {
+impl News {
     /// Notes when it is said.
     fn of(said: Said, waited: &mut Waited, call: &Call) -> Self {
         match said {
@@ -531,7 +510,7 @@ impl Heard {
 
 /// How a stream came to its end.
 enum Streamed {
-    Done(Box<wire::worker_lines::Stats>, Waited),
+    Done(Box<Stats>, Waited),
     Failed(String),
     Unencodable(String),
 }

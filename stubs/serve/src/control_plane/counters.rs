@@ -6,6 +6,9 @@ use std::sync::Mutex;
 
 use plan::control_plane::TurnRecord;
 
+/// Why sessions do or do not go on; what else a worker says is `other`, so that there are not too many.
+const REASONS: [&str; 5] = ["new", "exact_prefix", "mismatch", "dirty", "equal"];
+
 /// What the turns that are over came to.
 #[derive(Debug, Default)]
 pub(super) struct TurnCounters(Mutex<Totals>);
@@ -13,7 +16,7 @@ pub(super) struct TurnCounters(Mutex<Totals>);
 #[derive(Debug, Default)]
 struct Totals {
     /// Turns by finish reason, reset reason and whether they were cancelled.
-    turns: BTreeMap<(&'static str, String, bool), u64>,
+    turns: BTreeMap<(&'static str, &'static str, bool), u64>,
     sums: Numbers,
     /// Of the last turn.
     last: Numbers,
@@ -30,7 +33,8 @@ struct Numbers {
     decode_ms: f64,
     total_ms: f64,
     queue_ms: f64,
-    ttft_ms: f64,
+    /// None of a turn without text.
+    ttft_ms: Option<f64>,
     /// Prefilled tokens, never reused ones, over `prefill_ms`.
     prefill_tok_s: f64,
     /// Completion tokens over `decode_ms`.
@@ -41,8 +45,13 @@ impl TurnCounters {
     /// Counts a turn.
     pub(super) fn count(&self, record: &TurnRecord) {
         let mut totals = self.0.lock().expect("nobody panics with the lock");
-        let reason = record.stats.session_reset_reason.clone();
-        let reason = reason.unwrap_or_else(|| "None".into());
+        let reason = match record.stats.session_reset_reason.as_deref() {
+            None => "None",
+            Some(told) => REASONS
+                .iter()
+                .find(|known| **known == told)
+                .unwrap_or(&"other"),
+        };
         let key = (record.finish, reason, record.stats.cancelled);
         *totals.turns.entry(key).or_default() += 1;
         let last = Numbers::of(record);
@@ -55,7 +64,6 @@ impl TurnCounters {
         let totals = self.0.lock().expect("nobody panics with the lock");
         family(page, "llm_turns_total", "counter", "Turns that are over.");
         for ((finish, reason, cancelled), count) in &totals.turns {
-            let reason = label(reason);
             write(
                 page,
                 format_args!(
@@ -90,7 +98,8 @@ impl Numbers {
     fn of(record: &TurnRecord) -> Self {
         let stats = &record.stats;
         let count = |count: Option<i128>| count.unwrap_or(0);
-        let measure = |measure: Option<f64>| measure.unwrap_or(0.0);
+        // What is no number would make all sums none.
+        let measure = |told: Option<f64>| told.filter(|told| told.is_finite()).unwrap_or(0.0);
         Self {
             prompt_tokens: count(stats.prompt_tokens),
             reused_prompt_tokens: count(stats.reused_prompt_tokens),
@@ -100,7 +109,7 @@ impl Numbers {
             decode_ms: measure(stats.decode_ms),
             total_ms: measure(stats.total_ms),
             queue_ms: record.queue.as_secs_f64() * 1e3,
-            ttft_ms: record.ttft.unwrap_or_default().as_secs_f64() * 1e3,
+            ttft_ms: record.ttft.map(|ttft| ttft.as_secs_f64() * 1e3),
             prefill_tok_s: measure(stats.prefill_tok_s),
             decode_tok_s: measure(stats.decode_tok_s),
         }
@@ -123,7 +132,7 @@ impl Numbers {
             decode_ms: self.decode_ms + other.decode_ms,
             total_ms: self.total_ms + other.total_ms,
             queue_ms: self.queue_ms + other.queue_ms,
-            ttft_ms: self.ttft_ms + other.ttft_ms,
+            ttft_ms: Some(self.ttft_ms.unwrap_or(0.0) + other.ttft_ms.unwrap_or(0.0)),
             ..Self::default()
         };
         sum.prefill_tok_s = rate(sum.prefilled_prompt_tokens, sum.prefill_ms);
@@ -157,8 +166,12 @@ impl Numbers {
         ]
     }
 
-    fn times(&self) -> [Shown; 5] {
-        [
+    fn times(&self) -> impl Iterator<Item = Shown> {
+        let ttft = self.ttft_ms.map(|ttft_ms| {
+            let help = "Milliseconds to the worker's first text.";
+            ("ttft_ms", help, ttft_ms)
+        });
+        let times = [
             ("prefill_ms", "Milliseconds of prefill.", self.prefill_ms),
             ("decode_ms", "Milliseconds of decoding.", self.decode_ms),
             ("total_ms", "Milliseconds in the worker.", self.total_ms),
@@ -167,12 +180,8 @@ impl Numbers {
                 "Milliseconds of waiting for the worker.",
                 self.queue_ms,
             ),
-            (
-                "ttft_ms",
-                "Milliseconds to the worker's first text.",
-                self.ttft_ms,
-            ),
-        ]
+        ];
+        times.into_iter().chain(ttft)
     }
 
     fn rates(&self) -> [Shown; 2] {
@@ -213,14 +222,6 @@ fn family(page: &mut String, name: &str, kind: &str, help: &str) {
         page,
         format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"),
     );
-}
-
-/// A label's value as the format wants it.
-fn label(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 fn write(page: &mut String, arguments: std::fmt::Arguments<'_>) {

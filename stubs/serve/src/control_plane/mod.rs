@@ -5,6 +5,7 @@ mod cli;
 mod connection;
 mod counters;
 mod log;
+mod outbox;
 mod process;
 mod reply;
 mod worker;
@@ -51,6 +52,7 @@ struct Clerk {
 /// Serves a listener until the phase says stop.
 pub(crate) fn run(listener: TcpListener, shared: Shared, desk: Arc<Desk>) -> io::Result<()> {
     let clerk = Rc::new(Clerk {
+        // Of these counters requests alone are shown, whatever the dialect.
         counters: shared.metrics.add_worker(Thread::current(), Dialect::VLLM),
         date: Date::default(),
         desk,

@@ -32,7 +32,8 @@ pub(super) enum Starts {
 
 /// A worker that was started, and its pipes.
 pub(super) struct Started {
-    pub(super) cancels: Cancels,
+    /// None if cancellations are not offered.
+    pub(super) cancels: Option<Cancels>,
     pub(super) process: Process,
     pub(super) stdin: Box<dyn Write + Send>,
     pub(super) stdout: Box<dyn BufRead + Send>,
@@ -45,12 +46,13 @@ pub(super) enum Cancels {
 }
 
 impl Cancels {
-    /// Sends the frame of a turn's number; false if that was not possible.
-    pub(super) fn send(&mut self, id: u64) -> bool {
+    /// Sends the frame of a turn's number.
+    pub(super) fn send(&mut self, id: u64) -> io::Result<()> {
         let frame = id.to_le_bytes();
+        let broken = |_| io::ErrorKind::BrokenPipe.into();
         match self {
-            Self::Pipe(pipe) => pipe.write_all(&frame).is_ok(),
-            Self::Queue(queue) => queue.send(frame.into()).is_ok(),
+            Self::Pipe(pipe) => pipe.write_all(&frame),
+            Self::Queue(queue) => queue.send(frame.into()).map_err(broken),
         }
     }
 }
@@ -134,20 +136,29 @@ impl Starts {
 }
 
 fn spawned(mut command: Command, offers_cancel: bool) -> io::Result<Started> {
-    let (control, cancels) = io::pipe()?;
-    // The child keeps this end, and this process nothing but the other.
-    fcntl_setfd(&control, FdFlags::empty())?;
-    fcntl_setfl(&cancels, OFlags::NONBLOCK)?;
-    if offers_cancel {
+    command.env_remove(CONTROL);
+    let pipe = if offers_cancel {
+        let (control, cancels) = io::pipe()?;
+        // The child keeps this end, and this process nothing but the other.
+        fcntl_setfd(&control, FdFlags::empty())?;
+        fcntl_setfl(&cancels, OFlags::NONBLOCK)?;
         command.env(CONTROL, control.as_raw_fd().to_string());
+        Some((control, Cancels::Pipe(cancels)))
+    } else {
+        None
+    };
+    if let Some(conda) = std::env::var_os("CONDA_PREFIX") {
+        let mut path = conda;
+        path.push("/lib:");
+        path.push(std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default());
+        command.env("LD_LIBRARY_PATH", path);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn()?;
-    drop(control);
     let stdin = child.stdin.take().expect("it is piped");
     let stdout = child.stdout.take().expect("it is piped");
     Ok(Started {
-        cancels: Cancels::Pipe(cancels),
+        cancels: pipe.map(|(_, cancels)| cancels),
         process: Process::Child(Mutex::new(child)),
         stdin: Box::new(stdin),
         stdout: buffered(stdout),
@@ -170,7 +181,7 @@ fn in_thread(prepared: Prepared, offers_cancel: bool) -> io::Result<Started> {
         .name("model-worker".into())
         .spawn(work)?;
     Ok(Started {
-        cancels: Cancels::Queue(cancels),
+        cancels: Some(Cancels::Queue(cancels)),
         process: Process::Thread(code),
         stdin: Box::new(stdin),
         stdout: buffered(stdout),

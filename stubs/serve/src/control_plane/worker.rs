@@ -1,11 +1,12 @@
 //! The one model worker of a server: turns and operations go to it one by one, in the order they come.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::executorch::Profile;
 use wire::worker_lines::{Ask, Heard, HeardError, Operation, Ready, Stats, Token};
@@ -14,6 +15,10 @@ use super::process::{Cancels, Process, Started, Starts};
 
 /// What a lost worker's server says to all requests.
 const UNAVAILABLE: &str = "model worker is unavailable; restart the server";
+/// What it says if the worker did not end a turn.
+const GIVEN_UP: &str = "model worker cancellation timed out; restart the server";
+/// Longest line of a worker.
+const MAX_LINE: u64 = 64 << 20;
 
 /// What comes of a turn or an operation, in the order in which it comes.
 #[derive(Debug)]
@@ -46,6 +51,7 @@ impl From<String> for Failed {
 /// A worker that is ready, as the connections see it.
 pub(super) struct Worker {
     cancels: Mutex<Option<Cancels>>,
+    given_up: watch::Sender<bool>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     state: Arc<State>,
 }
@@ -70,26 +76,64 @@ struct Job {
 
 /// A turn or an operation that waits for the worker, or runs.
 pub(super) struct Asked {
+    /// All that wait are told when the worker is given up.
+    given_up: watch::Receiver<bool>,
     /// The number under which a turn can be cancelled, once it has begun.
-    pub(super) id: Option<u64>,
+    id: Option<u64>,
+    is_cancelled: bool,
     /// Set by whoever is first: the worker begins it, or nobody wants it any more.
     is_claimed: Arc<AtomicBool>,
+    /// Nothing more comes of it.
+    pub(super) is_over: bool,
     said: UnboundedReceiver<Said>,
 }
 
 impl Asked {
     /// What comes next of it.
     pub(super) async fn next(&mut self) -> Said {
-        let said = self.said.recv().await;
-        if let Some(Said::Begun(id, _)) = said {
-            self.id = Some(id);
+        let waits = !self.is_claimed.load(Ordering::Acquire);
+        let given_up = async {
+            if self
+                .given_up
+                .wait_for(|is_given_up| *is_given_up)
+                .await
+                .is_err()
+            {
+                // There is no worker any more, which the other end says.
+                std::future::pending::<()>().await;
+            }
+        };
+        let said = tokio::select! {
+            biased;
+            said = self.said.recv() => said,
+            () = given_up, if waits => {
+                if self.withdraw() {
+                    Some(Said::Failed(GIVEN_UP.to_owned().into()))
+                } else {
+                    self.said.recv().await
+                }
+            }
+        };
+        let said = said.unwrap_or_else(|| Said::Failed(UNAVAILABLE.to_owned().into()));
+        match said {
+            Said::Begun(id, _) => self.id = Some(id),
+            Said::Token(..) => {}
+            Said::Acknowledged | Said::Done(_) | Said::Failed(_) => self.is_over = true,
         }
-        said.unwrap_or_else(|| Said::Failed(UNAVAILABLE.to_owned().into()))
+        said
     }
 
     /// Takes it back; false if it has begun.
     pub(super) fn withdraw(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Asks the worker to end the turn, once, if it has begun.
+    pub(super) fn cancel(&mut self, worker: &Worker) {
+        if let Some(id) = self.id.filter(|_| !self.is_cancelled) {
+            worker.cancel(id);
+            self.is_cancelled = true;
+        }
     }
 }
 
@@ -150,7 +194,8 @@ impl Worker {
             .name("model-driver".into())
             .spawn(move || driver.run(&to_do))?;
         Ok(Self {
-            cancels: Mutex::new(supports_cancel.then_some(cancels)),
+            cancels: Mutex::new(cancels.filter(|_| supports_cancel)),
+            given_up: watch::Sender::new(false),
             jobs: Mutex::new(Some(jobs)),
             state,
         })
@@ -189,8 +234,11 @@ impl Worker {
         let (said, receiver) = unbounded_channel();
         let is_claimed = Arc::new(AtomicBool::new(false));
         let asked = Asked {
+            given_up: self.given_up.subscribe(),
             id: None,
+            is_cancelled: false,
             is_claimed: Arc::clone(&is_claimed),
+            is_over: false,
             said: receiver,
         };
         // A server that has seen its worker fail asks it no more.
@@ -213,8 +261,9 @@ impl Worker {
     /// Asks the worker to end a turn.
     pub(super) fn cancel(&self, id: u64) {
         let mut cancels = self.cancels.lock().expect("nobody panics with the lock");
-        let sent = cancels.as_mut().is_none_or(|cancels| cancels.send(id));
-        if !sent {
+        let failed = cancels.as_mut().and_then(|cancels| cancels.send(id).err());
+        // A pipe that is full loses this cancellation, one that is broken all.
+        if failed.is_some_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
             *cancels = None;
         }
     }
@@ -226,14 +275,15 @@ impl Worker {
 
     /// Takes the worker for lost: what it will say belongs to no turn.
     pub(super) fn lose(&self, why: &str) {
-        self.state.lost.get_or_init(|| why.to_owned());
+        self.state.lose(why);
     }
 
     /// Ends a worker that does not end a turn.
     pub(super) fn give_up(&self) {
-        let why = "model worker cancellation timed out; restart the server";
-        self.state.failure.get_or_init(|| why.to_owned());
-        self.lose("worker client aborted");
+        self.state.failure.get_or_init(|| GIVEN_UP.to_owned());
+        self.state
+            .lose("it has not ended a turn that was cancelled");
+        self.given_up.send_replace(true);
         let state = Arc::clone(&self.state);
         let ending = std::thread::Builder::new().name("model-end".into());
         if let Err(error) = ending.spawn(move || state.process.end()) {
@@ -278,9 +328,18 @@ impl State {
     /// A failure of the worker itself; the real server's later version does not use it any more.
     fn fail(&self, text: String) -> Said {
         if self.profile.gives_up_workers {
-            self.lost.get_or_init(|| text.clone());
+            self.lose(&text);
+        } else {
+            tracing::error!("the model worker failed: {text}");
         }
         Said::Failed(text.into())
+    }
+
+    /// Nothing that the worker says belongs to a turn from now on.
+    fn lose(&self, why: &str) {
+        if self.lost.set(why.to_owned()).is_ok() {
+            tracing::error!("the model worker is lost: {why}");
+        }
     }
 }
 
@@ -348,12 +407,22 @@ impl Driver {
 
     fn hear(&mut self, asks: &Asks) -> Said {
         self.line.clear();
-        match self.stdout.read_until(b'\n', &mut self.line) {
+        let read = (&mut self.stdout)
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut self.line);
+        match read {
             Ok(0) => {
-                self.state.process.settle();
+                if !self.state.profile.gives_up_workers {
+                    // The exit code is told then.
+                    self.state.process.settle();
+                }
                 return self.state.fail("worker exited mid-request".into());
             }
             Err(_) => return self.state.fail("worker stdout is closed".into()),
+            Ok(count) if count as u64 == MAX_LINE && !self.line.ends_with(b"\n") => {
+                self.state.lose("a line of it is too long");
+                return Said::Failed(format!("worker line above {MAX_LINE} bytes").into());
+            }
             Ok(_) => {}
         }
         let heard = match asks {

@@ -4,7 +4,7 @@ mod control;
 mod pipes;
 
 use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -35,7 +35,7 @@ pub enum Command {
 pub struct ExecutorchArgs {
     /// A script file as for `serve`, or {"replay":"CASE.worker.jsonl"}
     #[arg(long, alias = "model_path", value_name = "FILE")]
-    model_path: PathBuf,
+    model_path: String,
     /// char, byte, word, a Hugging Face tokenizer.json or its folder
     #[arg(long, alias = "tokenizer_path", value_name = "NAME|PATH")]
     tokenizer_path: String,
@@ -99,10 +99,14 @@ pub struct Prepared {
 }
 
 /// Reads what a worker is to say and how it cuts prompts; what is wrong is said in one line.
-pub fn prepare(model_path: &Path, tokenizer_path: &str) -> anyhow::Result<Prepared> {
+/// Both come with the flag that named them.
+pub(crate) fn prepare(model: (&str, &str), tokenizer: (&str, &str)) -> anyhow::Result<Prepared> {
+    let (flag, tokenizer_path) = tokenizer;
     let tokenizer = Tokenizer::find(tokenizer_path, |path| std::fs::read_to_string(path).ok())
-        .with_context(|| format!("--tokenizer_path {tokenizer_path}"))?;
-    let named = || format!("--model_path {}", model_path.display());
+        .with_context(|| format!("{flag} {tokenizer_path}"))?;
+    let (flag, model_path) = model;
+    let named = || format!("{flag} {model_path}");
+    let model_path = Path::new(model_path);
     let json = std::fs::read_to_string(model_path).with_context(named)?;
     let beside = |name: &str| {
         let path = model_path.parent().map(|folder| folder.join(name))?;
@@ -126,7 +130,10 @@ impl Command {
 
 impl ExecutorchArgs {
     fn prepared(&self) -> anyhow::Result<Prepared> {
-        let mut prepared = prepare(&self.model_path, &self.tokenizer_path)?;
+        let mut prepared = prepare(
+            ("--model-path", &self.model_path),
+            ("--tokenizer-path", &self.tokenizer_path),
+        )?;
         prepared.model.settings.sleep &= !self.no_sleep;
         self.behaviour.apply(&mut prepared)?;
         Ok(prepared)
@@ -134,6 +141,19 @@ impl ExecutorchArgs {
 }
 
 impl Behaviour {
+    /// Whether any of its flags was given.
+    pub(crate) fn says_anything(&self) -> bool {
+        let times = [
+            self.prefill_ms_per_token,
+            self.decode_ms_per_token,
+            self.jitter,
+        ];
+        let counts = [self.seed, self.max_sessions, self.window];
+        times.iter().any(Option::is_some)
+            || counts.iter().any(Option::is_some)
+            || matches!(self.timing, TimingArg::Upstream)
+    }
+
     /// Makes a worker behave so.
     pub(crate) fn apply(&self, prepared: &mut Prepared) -> anyhow::Result<()> {
         prepared.timing = self.timing.into();
@@ -167,7 +187,7 @@ pub fn four_words(words: &[String]) -> anyhow::Result<Prepared> {
         first == "--model_path" && second == "--tokenizer_path",
         usage
     );
-    prepare(Path::new(model), tokenizer)
+    prepare(("--model_path", model), ("--tokenizer_path", tokenizer))
 }
 
 /// Serves stdin until it is closed or the script ends the worker; the exit code.

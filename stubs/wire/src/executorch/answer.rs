@@ -82,7 +82,7 @@ pub struct Usage {
 
 /// A call of a tool.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Call {
+pub struct ToolCall {
     /// Its number among the answer's calls.
     pub index: u32,
     /// `call-` and 32 digits.
@@ -93,7 +93,7 @@ pub struct Call {
     pub arguments: String,
 }
 
-impl Serialize for Call {
+impl Serialize for ToolCall {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Spelt<'c> {
@@ -134,7 +134,7 @@ pub struct Completion<'c> {
     /// The text, if there is any.
     pub content: Option<&'c str>,
     /// The calls, if there are any.
-    pub tool_calls: Option<&'c [Call]>,
+    pub tool_calls: Option<&'c [ToolCall]>,
     /// `finish_reason`
     pub finish_reason: &'static str,
     /// `usage`
@@ -191,7 +191,7 @@ pub struct Delta<'d> {
     pub content: Option<&'d str>,
     /// `tool_calls`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<&'d [Call]>,
+    pub tool_calls: Option<&'d [ToolCall]>,
 }
 
 /// An event of a stream.

@@ -8,7 +8,7 @@ mod request;
 mod route;
 
 pub use answer::{
-    Call, Chunk, Completion, Delta, Error, Usage, encode_failure_event, encode_models,
+    Chunk, Completion, Delta, Error, ToolCall, Usage, encode_failure_event, encode_models,
 };
 pub use request::{ChatRequest, Message, parse};
 pub use route::{Route, Unrouted, route};

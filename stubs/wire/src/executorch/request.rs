@@ -103,7 +103,7 @@ pub fn parse<'a>(
         Some(kind) if is_json(kind) && !body.is_empty() => match Json::parse(body) {
             Ok(read) => Some(read),
             Err(JsonError::Syntax { message, offset }) => {
-                return Err(Some(schema::json_invalid_plainly(message, offset)));
+                return Err(schema::json_invalid_plainly(message, offset));
             }
             Err(JsonError::NotUtf8 | JsonError::TooLarge) => {
                 return Err(Some(Failure::Detail {
@@ -281,6 +281,8 @@ mod tests {
             null.contains(r#""type":"model_attributes_type","loc":["body"]"#),
             "{null}"
         );
+        let body = br#"{"messages":[],"n":NaN}"#;
+        assert_eq!(parse(Some("application/json"), body).unwrap_err(), None);
         let body = r#"{"messages":1000000000000000000000000000000}"#;
         let huge = refusal(Some("application/json"), body);
         assert!(

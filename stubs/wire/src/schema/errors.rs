@@ -26,6 +26,8 @@ pub(super) struct Errors {
     pub(super) path: Vec<Segment>,
     /// Each error as pydantic's own list has it.
     details: Vec<String>,
+    /// An input of them is a number that JSON does not have.
+    is_unencodable: bool,
     lines: Vec<String>,
     /// Each error in a few words: where, and what.
     digest: Vec<String>,
@@ -75,7 +77,7 @@ struct Detail<'d> {
     kind: &'d str,
     path: &'d [Segment],
     msg: &'d str,
-    input: &'d Json<'d>,
+    input: &'d RawValue,
     context: Context<'d>,
 }
 
@@ -87,8 +89,7 @@ impl Serialize for Detail<'_> {
         map.serialize_entry("type", self.kind)?;
         map.serialize_entry("loc", &place)?;
         map.serialize_entry("msg", self.msg)?;
-        let input = RawValue::from_string(python::compact_dumps(self.input));
-        map.serialize_entry("input", &input.ok())?;
+        map.serialize_entry("input", self.input)?;
         if !self.context.is_empty() {
             let context: Members<'_> = Members(self.context);
             map.serialize_entry("ctx", &context)?;
@@ -106,12 +107,12 @@ impl Serialize for Members<'_> {
 }
 
 impl Errors {
-    /// `FastAPI`'s own answer, status 422.
-    pub(super) fn into_details(self) -> Failure {
-        Failure::Body {
+    /// `FastAPI`'s own answer, status 422; none if it fails over an input that it cannot encode.
+    pub(super) fn into_details(self) -> Option<Failure> {
+        (!self.is_unencodable).then(|| Failure::Body {
             status: 422,
             json: format!("{{\"detail\":[{}]}}", self.details.join(",")),
-        }
+        })
     }
 
     pub(super) fn into_failure(self) -> Failure {
@@ -142,15 +143,20 @@ impl Errors {
         if self.quiet {
             return;
         }
-        let detail = Detail {
-            kind,
-            path: &self.path,
-            msg,
-            input,
-            context,
-        };
-        let detail = serde_json::to_string(&detail).expect("texts and numbers encode");
-        self.details.push(detail);
+        match RawValue::from_string(python::compact_dumps(input)) {
+            Err(_) => self.is_unencodable = true,
+            Ok(input) => {
+                let detail = Detail {
+                    kind,
+                    path: &self.path,
+                    msg,
+                    input: &input,
+                    context,
+                };
+                let detail = serde_json::to_string(&detail).expect("texts and numbers encode");
+                self.details.push(detail);
+            }
+        }
         let segments: Vec<String> = self.path.iter().map(ToString::to_string).collect();
         let mut location = String::from("body");
         for segment in segments.iter().filter(|segment| is_shown(segment)) {

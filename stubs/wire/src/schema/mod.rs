@@ -151,8 +151,11 @@ fn found(body: Option<&Json<'_>>, fields: &'static [Field]) -> Option<Errors> {
 /// Checks a body against a model.
 ///
 /// # Errors
-/// `FastAPI`'s own list of all that is wrong, status 422.
-pub fn check_plainly(body: Option<&Json<'_>>, fields: &'static [Field]) -> Result<(), Failure> {
+/// `FastAPI`'s own list of all that is wrong, status 422; none if it fails over that.
+pub fn check_plainly(
+    body: Option<&Json<'_>>,
+    fields: &'static [Field],
+) -> Result<(), Option<Failure>> {
     let errors = match body {
         // Unlike vLLM's handler it tells a body of `null` from none.
         Some(Json::Null) => {
@@ -171,7 +174,7 @@ pub fn json_invalid(message: &str, offset: usize) -> Failure {
 }
 
 /// `FastAPI`'s own answer to a body that is not JSON.
-pub fn json_invalid_plainly(message: &str, offset: usize) -> Failure {
+pub fn json_invalid_plainly(message: &str, offset: usize) -> Option<Failure> {
     not_json(message, offset).into_details()
 }
 

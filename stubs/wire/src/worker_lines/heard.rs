@@ -238,10 +238,14 @@ impl Stats {
             _ => &[],
         };
         let id = |id| count(Some(id)).and_then(|id| i64::try_from(id).ok());
+        // A list with a part that is no id is none that can be told again.
+        let ids: Option<Vec<i64>> = ids.iter().map(id).collect();
+        // What is shown alone need not be whole.
+        let shown = |name| counted(name).or_else(|| cut(members.get(name)?));
         Self {
             prompt_tokens: counted("prompt_tokens"),
-            reused_prompt_tokens: counted("reused_prompt_tokens"),
-            prefilled_prompt_tokens: counted("prefilled_prompt_tokens"),
+            reused_prompt_tokens: shown("reused_prompt_tokens"),
+            prefilled_prompt_tokens: shown("prefilled_prompt_tokens"),
             completion_tokens: counted("completion_tokens"),
             finish_reason: told("finish_reason"),
             session_reset_reason: told("session_reset_reason"),
@@ -251,7 +255,7 @@ impl Stats {
             decode_tok_s: measured("decode_tok_s"),
             total_ms: measured("total_ms"),
             vision_encoder_ms: members.get("vision_encoder_ms").and_then(measure),
-            generated_token_ids: ids.iter().filter_map(id).collect(),
+            generated_token_ids: ids.unwrap_or_default(),
             cancelled: members.get("cancelled").is_some_and(python::truthy),
         }
     }
@@ -269,6 +273,14 @@ fn count(value: Option<&Json<'_>>) -> Option<i128> {
         },
         Some(_) => None,
     }
+}
+
+/// The whole part of a number, as Python's `%d` shows it.
+#[expect(clippy::cast_possible_truncation, reason = "it is what is asked for")]
+fn cut(value: &Json<'_>) -> Option<i128> {
+    measure(value)
+        .filter(|number| number.is_finite())
+        .map(|number| number as i128)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "as Python rounds")]

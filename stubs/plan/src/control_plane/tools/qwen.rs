@@ -80,36 +80,38 @@ fn calls(first: Element<'_>, tools: &[Tool]) -> Calls {
     let mut next = Some(first);
     while let Some(found) = next {
         let known = tools.iter().find(|tool| tool.name == found.name);
-        let arguments = arguments(found.body, known)?;
         let tool = known.ok_or(Degraded::Unknown)?;
-        calls.push((tool.name.clone(), arguments));
+        calls.push((tool.name.clone(), arguments(found.body, tool)?));
         next = function(found.behind);
     }
     Ok(calls)
 }
 
 /// The parameters as JSON, each of the type that the tool declares.
-fn arguments(body: &str, tool: Option<&Tool>) -> Result<String, Degraded> {
-    let mut values: Vec<(&str, String)> = Vec::new();
+fn arguments(body: &str, tool: &Tool) -> Result<String, Degraded> {
+    let mut values: Vec<(&str, Option<String>)> = Vec::new();
     let mut rest = body;
     while let Some(found) = parameter(rest) {
-        let types = tool.map_or(&[][..], |tool| &tool.types);
-        let declared = types.iter().rev().find(|(name, _)| name == found.name);
+        let mut types = tool.types.iter().rev();
+        let declared = types.find(|(name, _)| name == found.name);
         let declared = declared.map(|(_, declared)| &**declared);
-        let value = value(stripped(found.body), declared)?;
+        let value = value(stripped(found.body), declared);
         match values.iter_mut().find(|(name, _)| *name == found.name) {
             Some((_, known)) => *known = value,
             None => values.push((found.name, value)),
         }
         rest = found.behind;
     }
-    let member = |(name, value): &(&str, String)| format!("{}: {value}", text(name));
-    let members: Vec<String> = values.iter().map(member).collect();
+    let member = |(name, value): (&str, Option<String>)| {
+        let value = value.ok_or(Degraded::Malformed)?;
+        Ok(format!("{}: {value}", text(name)))
+    };
+    let members: Vec<String> = values.into_iter().map(member).collect::<Result<_, _>>()?;
     Ok(format!("{{{}}}", members.join(", ")))
 }
 
-/// A value as JSON; one that is not of the declared type stays a text.
-fn value(value: &str, declared: Option<&str>) -> Result<String, Degraded> {
+/// A value as JSON, if it is one; what is not of the declared type stays a text.
+fn value(value: &str, declared: Option<&str>) -> Option<String> {
     let read = match declared {
         Some("string") => None,
         Some("boolean") => match value.to_lowercase().as_str() {
@@ -120,18 +122,18 @@ fn value(value: &str, declared: Option<&str>) -> Result<String, Degraded> {
         Some("number") => number(value),
         _ => return guessed(value),
     };
-    Ok(read.unwrap_or_else(|| text(value)))
+    Some(read.unwrap_or_else(|| text(value)))
 }
 
 /// What a value of no declared type says if it is JSON.
-fn guessed(value: &str) -> Result<String, Degraded> {
+fn guessed(value: &str) -> Option<String> {
     let Ok(json) = Json::parse(value.as_bytes()) else {
-        return Ok(text(value));
+        return Some(text(value));
     };
     match &json {
-        Json::Number(number) if !is_finite(number) => Ok(text(value)),
-        json if holds_infinity(json) => Err(Degraded::Malformed),
-        json => Ok(python::dumps(json)),
+        Json::Number(number) if !is_finite(number) => Some(text(value)),
+        json if holds_infinity(json) => None,
+        json => Some(python::dumps(json)),
     }
 }
 
@@ -247,6 +249,10 @@ mod tests {
         check("a <function=get_weather>", "a", &[]);
         check("no call", "no call", &[]);
         let unknown = "a <function=nope></function>";
+        check(unknown, unknown, &[]);
+        let overridden = "<parameter=more>[1e999]</parameter><parameter=more>1</parameter>";
+        check(&call(overridden), "", &[r#"{"more": 1}"#]);
+        let unknown = "a <function=nope><parameter=x>[NaN]</parameter></function>";
         check(unknown, unknown, &[]);
         check(
             &format!("a {}", call("<parameter=more>[NaN]</parameter>")),

@@ -280,6 +280,7 @@ fn a_thousand_turns_of_fifty_sessions_are_answered_once_each() {
         "0.1",
     ];
     let words = words.into_iter().chain(costs);
+    let words = words.chain(["--turn-log", "strict"]);
     let plane = Plane::start(words.chain(["--truth", truth.path()]));
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let plane = &plane;
@@ -299,7 +300,7 @@ fn a_thousand_turns_of_fifty_sessions_are_answered_once_each() {
     plane.stop();
     let resumed = log
         .lines()
-        .filter(|line| members(line)["reason"] == "exact_prefix");
+        .filter(|line| members(line)["session_reset_reason"] == "exact_prefix");
     assert!(resumed.count() > 300, "sessions go on");
     let records = truth.records();
     let chats: Vec<&Value> = records
@@ -316,5 +317,80 @@ fn a_thousand_turns_of_fifty_sessions_are_answered_once_each() {
     assert!(others.len() as u64 > left / 2, "{}", others.len());
     assert!(done.iter().all(|record| record["turn"].is_object()));
     let told = chats.iter().filter(|record| record["turn"].is_object());
-    assert_eq!(log.lines().count(), told.count(), "one line each");
+    let mut told: Vec<&str> = told
+        .map(|record| record["request_id"].as_str().unwrap())
+        .collect();
+    let mut logged: Vec<&str> = log
+        .lines()
+        .map(|line| members(line)["request_id"])
+        .collect();
+    told.sort_unstable();
+    logged.sort_unstable();
+    assert_eq!(logged, told, "one line each");
+}
+
+/// A client that reads nothing keeps neither the worker nor what is remembered of sessions.
+#[test]
+fn a_client_that_takes_nothing_holds_nobody_up() {
+    let plane = Plane::start(["--window", "9000000", "--tokenizer", "word"]);
+    let in_session = |messages: Value, stream: bool| {
+        json!({"messages": messages, "session_id": "s", "stream": stream}).to_string()
+    };
+    // More than sockets hold.
+    let long = "and on ".repeat(1 << 15);
+    let mut stalled = plane.client();
+    let asked = json!([{"role": "user", "content": long}]);
+    stalled.send(post(CHAT, &in_session(asked, true)).as_bytes());
+    assert!(stalled.read());
+    let mut client = plane.client();
+    client.send(b"DELETE /v1/sessions/s HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.response().unwrap().status, 200);
+    let first = json!([{"role": "user", "content": "one"}]);
+    assert_eq!(
+        client.post(CHAT, &in_session(first, false)).content(),
+        "one"
+    );
+    assert!(stalled.response().unwrap().content() == long, "all of it");
+    let second = json!([
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "one"},
+        {"role": "user", "content": "two"},
+    ]);
+    assert_eq!(
+        client.post(CHAT, &in_session(second, false)).content(),
+        "two"
+    );
+    let log = plane.logged();
+    let reasons = log.lines().map(|line| members(line)["reason"]);
+    assert_eq!(reasons.collect::<Vec<_>>(), ["new", "new", "exact_prefix"]);
+    drop((client, stalled));
+    plane.stop();
+}
+
+/// A worker that does not end a turn that was left is given up, and whoever waits for it is told.
+#[test]
+fn those_who_wait_for_a_worker_that_is_given_up_are_told() {
+    let plane = Plane::start(["--source", "echo", "--pace", "steady:ttft=1h,itl=1ms"]);
+    let mut leaving = plane.client();
+    leaving.send(post(CHAT, &chat("long", true)).as_bytes());
+    assert!(leaving.read());
+    let mut waiting = [false, true].map(|stream| {
+        let mut client = plane.client();
+        client.send(post(CHAT, &chat("waits", stream)).as_bytes());
+        client
+    });
+    // Its role comes before its turn, so it waits by then.
+    assert!(waiting[1].read());
+    drop(leaving);
+    for client in &mut waiting {
+        let told = String::from_utf8(client.response().unwrap().body).unwrap();
+        let why = "model worker cancellation timed out; restart the server";
+        assert!(told.contains(why), "{told}");
+    }
+    let mut client = plane.client();
+    client.send(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.response().unwrap().status, 503);
+    assert_eq!(plane.logged(), "");
+    drop((client, waiting));
+    plane.stop();
 }
