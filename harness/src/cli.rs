@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
+use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use vocab::Tokenizer;
@@ -119,6 +120,9 @@ pub struct Args {
     /// Ask for answers that go on behind their end token, to the length asked for
     #[arg(long)]
     ignore_eos: bool,
+    /// Members to add to each request's body
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    extra_body: Option<Map<String, Value>>,
     /// Most connections [default: the concurrency, 64 for burst, else 256]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
@@ -167,7 +171,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     if let Some(stub) = &stub {
         config.url.clone_from(&stub.url);
     }
-    end_at_signal(&config.interrupt)?;
+    end_at_signal(&config.interrupt, || exit_now())?;
     let run = bench::run(&config)?;
     drop(stub);
     let summary = Summary::new(&run, &config);
@@ -189,8 +193,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 /// Whoever signals a process and then its group means one signal.
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
-/// Ends the run at the first SIGINT or SIGTERM, and the process at the second.
-fn end_at_signal(interrupt: &Arc<AtomicBool>) -> anyhow::Result<()> {
+/// Ends the run at the first SIGINT or SIGTERM; what is done `again` at each later one may end the process.
+pub(crate) fn end_at_signal(
+    interrupt: &Arc<AtomicBool>,
+    again: impl Fn() + Send + 'static,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
@@ -216,7 +223,7 @@ fn end_at_signal(interrupt: &Arc<AtomicBool>) -> anyhow::Result<()> {
         loop {
             next();
             if first.elapsed() >= SAME_SIGNAL {
-                exit_now();
+                again();
             }
         }
     });
@@ -262,6 +269,7 @@ impl Args {
             max_tokens: self.max_tokens,
             n: self.n,
             ignore_eos: self.ignore_eos,
+            extra_body: self.extra_body.unwrap_or_default(),
             api_key: self.api_key,
             seed: self.seed,
             warm_up: self.warm_up,
@@ -273,6 +281,11 @@ impl Args {
         config.check()?;
         Ok(config)
     }
+}
+
+/// Reads a JSON object.
+pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
 pub(crate) fn endpoint(word: &str) -> Result<Endpoint, &'static str> {
@@ -394,10 +407,11 @@ mod tests {
             "--stub echo --n 2 --model m --dialect openai --endpoint completions --dataset random:5,6 \
              --tokenizer word --load burst --requests 7 --stream off --no-stream-include-usage \
              --max-tokens 8 --connections 9 --workers 3 \
-             --timeout 1.5s --api-key k --seed 4 --report-dir d --format json --warm-up 2s",
+             --timeout 1.5s --api-key k --seed 4 --report-dir d --format json --warm-up 2s --extra-body {\"stop\":\"E\"}",
         )
         .unwrap();
         assert_eq!(config.warm_up, Duration::from_secs(2));
+        assert_eq!(config.extra_body["stop"], "E");
         assert_eq!(
             (config.load, config.limit),
             (Arrival::Burst, Limit::Requests(7))

@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "N")]
     max_tokens: Option<u32>,
     /// Members to add to each request: stop strings, tools, sampling
-    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "JSON", value_parser = object)]
+    #[arg(long, requires = "url", conflicts_with = "from_run", value_name = "JSON", value_parser = crate::cli::object)]
     extra_body: Option<Map<String, Value>>,
     /// Requests in flight
     #[arg(
@@ -108,10 +108,6 @@ pub struct Args {
     /// Worst samples to list; all are in the JSON
     #[arg(long, value_name = "N", default_value_t = 10)]
     worst: usize,
-}
-
-fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
 /// Runs the command and gives its exit code: 1 if a sample failed or more than the tolerance stays
