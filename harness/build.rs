@@ -1,16 +1,18 @@
 //! Packs the recordings that `conform` sends into one compressed file for each corpus, and lists the
-//! scenarios of `gap`.
+//! scenarios of `compare` and `gap`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const WIRE: &str = "../fixtures/wire";
+const COMPARES: &str = "scenarios/compare";
 const GAPS: &str = "scenarios/gap";
 /// Fast, and within a tenth of the best.
 const LEVEL: u8 = 6;
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed={WIRE}");
+    println!("cargo::rerun-if-changed={COMPARES}");
     println!("cargo::rerun-if-changed={GAPS}");
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
@@ -35,13 +37,14 @@ fn main() -> std::io::Result<()> {
     }
     list.push_str("]\n");
     std::fs::write(out.join("corpora.rs"), list)?;
-    std::fs::write(out.join("gaps.rs"), gaps()?)
+    std::fs::write(out.join("compares.rs"), scenarios(COMPARES)?)?;
+    std::fs::write(out.join("gaps.rs"), scenarios(GAPS)?)
 }
 
-/// Names and texts of the scenarios, by name.
-fn gaps() -> std::io::Result<String> {
+/// Names and texts of a folder's scenarios, by name.
+fn scenarios(dir: &str) -> std::io::Result<String> {
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(GAPS)? {
+    for entry in std::fs::read_dir(dir)? {
         paths.push(std::fs::canonicalize(entry?.path())?);
     }
     paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));

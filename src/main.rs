@@ -30,6 +30,8 @@ enum Command {
     Ceiling(perf::ceiling::Args),
     /// Measure a server: rates, latencies, and tokens as both sides count them
     Bench(Box<harness::cli::Args>),
+    /// Run benchmark clients against servers and audit what they report
+    Compare(Box<harness::compare::cli::Args>),
     /// Check a live server against a dialect's recorded cases
     Conform(Box<harness::conform::cli::Args>),
     /// Start embedded stubs, measure them, show the token gap and a short roofline (the default)
@@ -37,6 +39,8 @@ enum Command {
     Demo,
     /// Reproduce and explain token-count gaps
     Gap(Box<harness::gap::cli::Args>),
+    /// Install a benchmark client or a real server into the cache folder
+    Install(harness::compare::install::Args),
     /// Record a live server's bytes, or a client's traffic with it, into a fixture folder
     Record(Box<harness::capture::cli::Args>),
     /// Measure what servers and clients can do at most, with and without usage
@@ -67,10 +71,14 @@ fn main() -> ExitCode {
         None | Some(Command::Demo) => demo::run(&mut std::io::stdout().lock()),
         Some(Command::Ceiling(args)) => perf::ceiling::run(&args),
         Some(Command::Bench(args)) => harness::cli::run(*args),
+        Some(Command::Compare(args)) => {
+            harness::compare::cli::run(&args, &mut std::io::stdout().lock())
+        }
         Some(Command::Conform(args)) => {
             harness::conform::cli::run(&args, &mut std::io::stdout().lock())
         }
         Some(Command::Gap(args)) => harness::gap::cli::run(&args, &mut std::io::stdout().lock()),
+        Some(Command::Install(args)) => harness::compare::install::run(&args),
         Some(Command::Record(args)) => {
             harness::capture::cli::run(&args, &mut std::io::stdout().lock())
         }

@@ -168,7 +168,7 @@ impl Config {
 }
 
 /// A server that is imitated.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
     /// ExecuTorch's `OpenAI` server.

@@ -1,10 +1,10 @@
-//! Real inference servers in processes of their own, as `servers.toml` tells: installed, started, stopped.
+//! Inference servers in processes of their own, as `servers.toml` tells: installed, started, stopped.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -12,64 +12,109 @@ use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use crate::bench::Dialect;
+use crate::error::UsageError;
+use crate::group::{Group, POLL};
 use crate::http::Target;
-use crate::stub::stop;
+use crate::install;
+use crate::words::{Values, filled};
 
 const SERVERS: &str = include_str!("../servers.toml");
-/// A control plane that imports much on a slow disk is still starting.
+/// A control plane that imports much on a slow disk, or a model that is read, is still starting.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
-const POLL: Duration = Duration::from_millis(50);
+/// How long a port may stay taken when its server is gone.
+const PORT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Files that whoever starts a server may name.
+const FILES: [&str; 3] = ["model", "tokenizer", "worker"];
+const LISTENING: &str = "listening on ";
 
 /// How to install and start a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    #[serde(skip)]
+    name: String,
+    #[serde(default)]
     install: Vec<Vec<String>>,
+    python: Option<String>,
+    /// What `{program}` is where nobody names it.
+    program: Option<String>,
     start: Vec<String>,
-    ready: String,
+    ready: Ready,
+    /// Which server it is like.
+    pub(crate) dialect: Dialect,
+    /// What `{model}` is where nobody names it.
+    pub(crate) model: Option<String>,
+    /// Writes a truth file.
+    #[serde(default)]
+    pub(crate) truth: bool,
+    /// The words that scenarios need added to `start`, by what is needed.
+    #[serde(default)]
+    pub(crate) plays: BTreeMap<String, Vec<String>>,
+}
+
+/// When a server serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "String")]
+enum Ready {
+    /// It has said where it listens, as `stubline serve` does.
+    Listening,
+    /// This path answers 200.
+    Path(String),
+}
+
+impl From<String> for Ready {
+    fn from(word: String) -> Self {
+        match &*word {
+            "listening" => Self::Listening,
+            _ => Self::Path(word),
+        }
+    }
 }
 
 impl Recipe {
     /// That of `servers.toml` with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// [`UsageError`] if there is none.
     pub fn named(name: &str) -> anyhow::Result<Self> {
+        let mut servers = Self::all()?;
+        let known: Vec<String> = servers.keys().cloned().collect();
+        let recipe = servers.remove(name);
+        let unknown = || {
+            let known = known.join(", ");
+            UsageError(format!("there is no server {name:?}, only {known}"))
+        };
+        Ok(recipe.ok_or_else(unknown)?)
+    }
+
+    /// Those of `servers.toml`, by name.
+    pub(crate) fn all() -> anyhow::Result<BTreeMap<String, Self>> {
         let mut servers: BTreeMap<String, Self> =
             toml::from_str(SERVERS).context("servers.toml cannot be read")?;
-        let recipe = servers.remove(name);
-        recipe.with_context(|| format!("servers.toml has no server {name:?}"))
+        for (name, recipe) in &mut servers {
+            recipe.name.clone_from(name);
+        }
+        Ok(servers)
     }
 
     /// Installs its packages into a virtual environment in `folder`, unless exactly these are there
     /// already, and returns the environment's `python`.
     ///
     /// # Errors
-    /// What Python or pip said last, if it cannot be installed here.
+    /// [`UsageError`] if there is nothing to install, else what Python or pip said last.
     pub fn install(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let python = folder.join("bin/python");
-        let marker = folder.join("installed");
-        let wanted = format!("{:?}", self.install);
-        if fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
-            return Ok(python);
+        if self.install.is_empty() {
+            let told = format!("{} is nothing that can be installed from here", self.name);
+            return Err(UsageError(told).into());
         }
-        let _ = fs::remove_dir_all(folder);
-        run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-        for words in &self.install {
-            let mut pip = Command::new(&python);
-            pip.args(["-m", "pip", "install", "--quiet", "--no-input"]);
-            pip.args([
-                "--disable-pip-version-check",
-                "--retries",
-                "1",
-                "--timeout",
-                "15",
-            ]);
-            run(pip.args(words))?;
-        }
-        fs::write(&marker, wanted)
-            .with_context(|| format!("{} cannot be written", marker.display()))?;
-        Ok(python)
+        install::install(&self.install, self.python.as_deref(), folder)
+    }
+
+    /// What `{program}`, `{python}` and `{bin}` are: of the given program or environment, or of the one
+    /// in the cache folder.
+    pub(crate) fn programs(&self, given: Option<&Path>) -> anyhow::Result<Values> {
+        programs(&self.name, &self.install, self.program.as_deref(), given)
     }
 
     /// Starts it with `python`, says what it says to `log`, and waits until it is ready.
@@ -82,55 +127,117 @@ impl Recipe {
         files: &[(&str, &Path)],
         log: &Path,
     ) -> anyhow::Result<Server> {
-        let port = free_port()?;
-        let said = fs::File::create(log)
-            .with_context(|| format!("{} cannot be written", log.display()))?;
-        let mut command = Command::new(python);
-        for word in &self.start {
-            let named = files
-                .iter()
-                .find(|(name, _)| *word == format!("{{{name}}}"));
-            if let Some((_, file)) = named {
-                command.arg(file);
-            } else if word == "{port}" {
-                command.arg(port.to_string());
-            } else {
-                ensure!(!word.starts_with('{'), "say which file {word} is");
-                command.arg(word);
-            }
+        let mut values = Values::from([("python", python.display().to_string())]);
+        for (name, file) in files {
+            let named = FILES.into_iter().find(|known| known == name);
+            let named = named.with_context(|| format!("a start names no file {name}"))?;
+            values.insert(named, file.display().to_string());
         }
+        self.launch(&[], values, log, &AtomicBool::new(false))
+    }
+
+    /// The same with more words, until somebody interrupts.
+    pub(crate) fn launch(
+        &self,
+        more: &[String],
+        mut values: Values,
+        log: &Path,
+        interrupt: &AtomicBool,
+    ) -> anyhow::Result<Server> {
+        let port = free_port()?;
+        values.insert("port", port.to_string());
+        let mut words = filled(&self.start, &values)?;
+        words.extend(filled(more, &values)?);
+        let (program, words) = words.split_first().context("`start` names no program")?;
+        let mut command = Command::new(program);
+        command.args(words);
         command
             .env("HF_HUB_OFFLINE", "1")
             .env("PYTHONUNBUFFERED", "1");
-        command
-            .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said);
         let mut server = Server {
-            child: command.spawn().context("python cannot be started")?,
+            group: Group::start(&mut command, log)?,
             url: format!("http://127.0.0.1:{port}"),
         };
-        let target = Target::parse(&server.url)?;
         let until = Instant::now() + START_TIMEOUT;
-        loop {
-            if let Ok((200, _)) = target.get(&self.ready, None) {
-                return Ok(server);
-            }
-            let ended = server.child.try_wait()?;
-            if ended.is_some() || Instant::now() > until {
-                drop(server);
-                let said = fs::read_to_string(log).unwrap_or_default();
-                bail!("the server did not start: {}", last_line(&said));
+        while !self.is_ready(&mut server)? {
+            ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
+            let late = Instant::now() > until;
+            if late || server.group.ended()?.is_some() {
+                let (name, said) = (&self.name, server.group.last_lines());
+                let what = if late {
+                    "is not ready in time"
+                } else {
+                    "did not start"
+                };
+                bail!("the server {name} {what}: {said}");
             }
             std::thread::sleep(POLL);
         }
+        Ok(server)
     }
+
+    fn is_ready(&self, server: &mut Server) -> anyhow::Result<bool> {
+        match &self.ready {
+            Ready::Listening => {
+                let said = server.group.said();
+                // A line without its end may be half an address.
+                let mut whole = said
+                    .split_inclusive('\n')
+                    .filter(|line| line.ends_with('\n'));
+                let url = whole.find_map(|line| line.strip_prefix(LISTENING));
+                if let Some(url) = url {
+                    url.trim_end().clone_into(&mut server.url);
+                }
+                Ok(url.is_some())
+            }
+            Ready::Path(path) => {
+                let answered = Target::parse(&server.url)?.get(path, None);
+                Ok(matches!(answered, Ok((200, _))))
+            }
+        }
+    }
+}
+
+/// What stands for the programs of a recipe, of a server or a client.
+pub(crate) fn programs(
+    name: &str,
+    steps: &[Vec<String>],
+    program: Option<&str>,
+    given: Option<&Path>,
+) -> anyhow::Result<Values> {
+    let ours = std::env::current_exe().context("failed to find this program's file")?;
+    let beside = ours.with_file_name("stubline-worker");
+    let mut values = Values::from([
+        ("stubline", ours.display().to_string()),
+        ("worker", beside.display().to_string()),
+    ]);
+    if let Some(program) = program {
+        values.insert("program", program.into());
+    }
+    let folder = match given {
+        Some(file) if !file.is_dir() => {
+            values.insert("program", file.display().to_string());
+            return Ok(values);
+        }
+        Some(folder) => folder.to_owned(),
+        None if steps.is_empty() => return Ok(values),
+        None => install::cache()?.join(name),
+    };
+    if given.is_none() && !install::is_installed(steps, &folder) {
+        let told = format!(
+            "{name} is not installed: run `stubline install {name}`, or say where it is with {name}=PATH"
+        );
+        return Err(UsageError(told).into());
+    }
+    values.insert("python", install::python(&folder).display().to_string());
+    values.insert("bin", folder.join("bin").display().to_string());
+    Ok(values)
 }
 
 /// A server that is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
+    group: Group,
     /// `http://127.0.0.1:PORT`
     pub url: String,
 }
@@ -150,51 +257,110 @@ impl Server {
                     _ = terminated.recv() => return Ok(()),
                     () = tokio::time::sleep(POLL) => {}
                 }
-                if let Some(status) = self.child.try_wait()? {
+                if let Some(status) = self.group.ended()? {
                     ensure!(status.success(), "the server ended with {status}");
                     return Ok(());
                 }
             }
         })
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        stop(&mut self.child);
+    /// Stops it.
+    ///
+    /// # Errors
+    /// It had ended by itself, or its port is still taken; its last words are in the error.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(status) = self.group.ended()? {
+            let said = self.group.last_lines();
+            bail!("the server had ended with {status}: {said}");
+        }
+        self.group.stop();
+        let address = Target::parse(&self.url)?.address;
+        let until = Instant::now() + PORT_TIMEOUT;
+        while TcpListener::bind(address).is_err() {
+            let said = || self.group.last_lines();
+            ensure!(
+                Instant::now() < until,
+                "the server keeps its port: {}",
+                said()
+            );
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 }
 
-/// Where servers are installed: `stubline` in the user's cache folder.
+/// Where servers and clients are installed: `stubline` in the user's cache folder.
 ///
 /// # Errors
 /// If the environment names neither `XDG_CACHE_HOME` nor `HOME`.
 pub fn cache() -> anyhow::Result<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = named("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(named("HOME")?).join(".cache")));
-    let cache = cache.context("neither XDG_CACHE_HOME nor HOME says where to install")?;
-    Ok(cache.join("stubline"))
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let program = command.get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{program} cannot be started"))?;
-    if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        bail!("{}", last_line(&String::from_utf8_lossy(&said)));
-    }
-    Ok(())
-}
-
-fn last_line(said: &str) -> &str {
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-    last.unwrap_or("it said nothing")
+    install::cache()
 }
 
 /// A port that was free a moment ago: the servers print no port that they chose themselves.
 fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(start: &str, ready: &str) -> Recipe {
+        let text = format!("start = {start}\nready = {ready:?}\ndialect = 'openai'");
+        toml::from_str(&text).unwrap()
+    }
+
+    fn launch(script: &str) -> anyhow::Result<Server> {
+        let log = std::env::temp_dir().join(format!("server-{:x}.log", fastrand::u64(..)));
+        let recipe = recipe(r#"["sh", "-c", "{program}"]"#, "listening");
+        let values = Values::from([("program", script.to_owned())]);
+        let server = recipe.launch(&[], values, &log, &AtomicBool::new(false));
+        std::fs::remove_file(log).unwrap();
+        server
+    }
+
+    #[test]
+    fn every_server_of_the_file_is_read() {
+        let all = Recipe::all().unwrap();
+        assert!(all.contains_key("executorch") && all["stub:vllm"].truth);
+        for (name, recipe) in all {
+            assert!(!recipe.start.is_empty(), "{name}");
+        }
+        let error = Recipe::named("nobody").unwrap_err();
+        assert!(error.is::<UsageError>());
+    }
+
+    #[test]
+    fn a_server_that_dies_is_told_with_its_last_words() {
+        let error = launch("echo no port; echo left >&2; exit 4").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the server  did not start: no port | left"
+        );
+    }
+
+    #[test]
+    fn a_server_that_died_meanwhile_is_no_success() {
+        let mut server = launch("echo listening on http://127.0.0.1:9").unwrap();
+        while server.group.ended().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let error = server.stop().unwrap_err().to_string();
+        assert!(
+            error.starts_with("the server had ended with exit status: 0"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_port_that_stays_taken_is_told() {
+        let kept = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = kept.local_addr().unwrap().port();
+        let script = format!("echo listening on http://127.0.0.1:{port}; exec tail -f /dev/null");
+        let error = launch(&script).unwrap().stop().unwrap_err().to_string();
+        assert!(error.starts_with("the server keeps its port: "), "{error}");
+    }
 }

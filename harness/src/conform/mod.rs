@@ -12,7 +12,7 @@ mod json;
 mod live;
 mod manner;
 mod native;
-mod report;
+pub(crate) mod report;
 mod shape;
 mod stream;
 mod structure;

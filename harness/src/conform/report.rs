@@ -166,7 +166,7 @@ pub(super) fn junit(findings: &[Finding], title: &str) -> String {
 }
 
 /// A text as XML 1.0 takes it; control characters that it has no way to write become `?`.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

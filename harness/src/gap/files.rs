@@ -66,18 +66,14 @@ pub fn tokenizer(name: &str) -> anyhow::Result<Tokenizer> {
 
 /// A folder for a run's files; it is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Folders {
+pub(crate) struct Folders {
     root: PathBuf,
 }
 
 impl Folders {
     /// Makes the folder and puts the tokenizers into it.
-    pub(super) fn new() -> anyhow::Result<Self> {
-        let name = format!(
-            "stubline-gap-{}-{:x}",
-            std::process::id(),
-            fastrand::u64(..)
-        );
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let name = format!("stubline-{}-{:x}", std::process::id(), fastrand::u64(..));
         let root = std::env::temp_dir().join(name);
         let folders = Self { root };
         for (name, files) in FOLDERS {
@@ -92,12 +88,12 @@ impl Folders {
     }
 
     /// A path in it.
-    pub(super) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.join(name)
     }
 
     /// What `--tokenizer` takes for a tokenizer of that name.
-    pub(super) fn tokenizer(&self, name: &str) -> String {
+    pub(crate) fn tokenizer(&self, name: &str) -> String {
         if Tokenizer::named(name).is_some() {
             return name.to_owned();
         }

@@ -22,4 +22,6 @@ mod seen;
 mod table;
 mod trace;
 
+pub(crate) use files::Folders;
 pub use files::tokenizer;
+pub(crate) use scenario::Replay;

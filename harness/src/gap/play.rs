@@ -8,7 +8,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use vocab::Tokenizer;
 
 use super::exchange::{Exchange, Truth};
@@ -183,6 +183,27 @@ impl Group<'_> {
 }
 
 impl Replay {
+    /// Writes what answers requests to `path`, in the form of recordings; a list of one model too.
+    pub(crate) fn record(&self, dir: &Path, path: &str) -> anyhow::Result<()> {
+        let models =
+            json!({"object": "list", "data": [{"id": "replay", "object": "model"}]}).to_string();
+        let listed = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{models}",
+            models.len()
+        );
+        let get = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let post = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: 2\r\n\r\n{{}}"
+        );
+        std::fs::create_dir_all(dir)?;
+        std::fs::write(dir.join("models.request.http"), get)?;
+        std::fs::write(dir.join("models.response.http"), listed)?;
+        std::fs::write(dir.join("answer.request.http"), post)?;
+        std::fs::write(dir.join("answer.response.http"), self.response())?;
+        Ok(())
+    }
+
     /// The response as it is on the wire.
     fn response(&self) -> Vec<u8> {
         let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\

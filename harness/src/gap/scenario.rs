@@ -64,7 +64,7 @@ pub(super) struct Request {
 /// A response as it is on the wire, its head apart.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Replay {
+pub(crate) struct Replay {
     /// The data of each event.
     pub(super) events: Vec<String>,
     /// What stands behind the last.
@@ -79,7 +79,7 @@ pub(super) struct Replay {
 /// How a replayed stream ends.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StreamEnd {
+pub(crate) enum StreamEnd {
     /// `[DONE]`, as it should.
     #[default]
     Done,

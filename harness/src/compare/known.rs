@@ -1,0 +1,135 @@
+//! Differences that are understood, each with its reason.
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::ledger::Verdict;
+use super::play::Audit;
+use crate::conform::cli::matches;
+
+const KNOWN: &str = include_str!("../../known.toml");
+/// Why a listed quantity that agrees is an error.
+const STALE: &str = "known.toml lists a difference here, and there is none";
+
+/// The list of differences.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    #[serde(default)]
+    verdict: Vec<Entry>,
+}
+
+/// Where a difference is known; `*` and `?` stand for anything.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    client: String,
+    version: String,
+    #[serde(default = "any")]
+    server: String,
+    scenario: String,
+    quantity: String,
+    reason: String,
+}
+
+fn any() -> String {
+    "*".into()
+}
+
+impl Known {
+    /// That of this program.
+    pub(super) fn embedded() -> anyhow::Result<Self> {
+        toml::from_str(KNOWN).context("known.toml cannot be read")
+    }
+
+    /// Marks what is known, and what is listed and agrees. An entry for many runs is looked at only if all
+    /// of them were made: one difference among them is enough.
+    pub(super) fn apply(&self, audits: &mut [Audit], all_scenarios: bool) {
+        for entry in &self.verdict {
+            let mut fitting = Vec::new();
+            for audit in &mut *audits {
+                let fits = entry.fits(audit);
+                let rows = audit.rows.iter_mut().filter(|_| fits);
+                fitting
+                    .extend(rows.filter(|row| matches(&entry.quantity, &row.quantity.to_string())));
+            }
+            let is_known = fitting.iter().any(|row| row.verdict != Verdict::Agree);
+            let is_exact = !entry.scenario.contains(['*', '?']);
+            for row in fitting {
+                if row.verdict == Verdict::Differ && row.reason.is_none() {
+                    row.verdict = Verdict::Known;
+                    row.reason = Some(entry.reason.clone());
+                } else if !is_known && (is_exact || all_scenarios) {
+                    row.verdict = Verdict::Differ;
+                    row.reason = Some(STALE.into());
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn fits(&self, audit: &Audit) -> bool {
+        matches(&self.client, &audit.client)
+            && matches(&self.version, &audit.version)
+            && matches(&self.server, &audit.server)
+            && matches(&self.scenario, &audit.scenario)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::Row;
+    use super::super::quantity::{Key, Quantity};
+    use super::super::value::Value;
+    use super::*;
+
+    fn audit(scenario: &str, requests: f64) -> Audit {
+        let key = Key::of(Quantity::Requests, None);
+        let (truth, client) = (Value::number(8.0), Value::number(requests));
+        Audit {
+            client: "c".into(),
+            version: "1.2".into(),
+            server: "s".into(),
+            scenario: scenario.into(),
+            rows: vec![Row::new(key, truth, client, 0.0)],
+            ..Audit::default()
+        }
+    }
+
+    fn verdicts(scenario: &str, all: bool, requests: [f64; 2]) -> Vec<(Verdict, bool)> {
+        let text = format!(
+            "[[verdict]]\nclient = 'c'\nversion = '1.*'\nscenario = {scenario:?}\n\
+             quantity = 'requests'\nreason = 'so it is'"
+        );
+        let known: Known = toml::from_str(&text).unwrap();
+        let mut audits = [audit("one", requests[0]), audit("two", requests[1])];
+        known.apply(&mut audits, all);
+        let rows = audits.iter().flat_map(|audit| &audit.rows);
+        rows.map(|row| (row.verdict, row.reason.is_some()))
+            .collect()
+    }
+
+    #[test]
+    fn a_known_difference_has_its_reason_and_a_listed_agreement_is_none() {
+        let (agree, differ) = ((Verdict::Agree, false), (Verdict::Differ, false));
+        let (known, stale) = ((Verdict::Known, true), (Verdict::Differ, true));
+        for (scenario, all, requests, expected) in [
+            ("one", true, [9.0, 9.0], [known, differ]),
+            ("*", true, [9.0, 8.0], [known, agree]),
+            ("*", true, [8.0, 8.0], [stale, stale]),
+            ("*", false, [8.0, 8.0], [agree, agree]),
+            ("one", false, [8.0, 8.0], [stale, agree]),
+            ("other", true, [8.0, 9.0], [agree, differ]),
+        ] {
+            assert_eq!(verdicts(scenario, all, requests), expected, "{scenario}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_read_and_every_entry_has_a_reason() {
+        for entry in Known::embedded().unwrap().verdict {
+            assert!(entry.reason.len() > 10, "{entry:?}");
+        }
+    }
+}

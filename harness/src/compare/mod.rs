@@ -1,0 +1,16 @@
+//! `stubline compare` runs benchmark clients against servers that know the truth, and holds what they
+//! report against it.
+
+pub mod cli;
+mod client;
+pub mod install;
+mod known;
+mod ledger;
+mod play;
+mod print;
+mod quantity;
+mod reported;
+mod scenario;
+mod truth;
+mod value;
+mod witness;

@@ -1,0 +1,349 @@
+//! Clients run against servers, scenario by scenario.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde::Serialize;
+use tokio::time::Instant;
+use vocab::Tokenizer;
+
+use super::client::Client;
+use super::ledger::{self, Noise, Row};
+use super::reported::Reported;
+use super::scenario::{Need, Scenario};
+use super::truth::{Speech, Stated, Truth};
+use super::witness::Witness;
+use crate::bench::Dialect;
+use crate::gap::{self, Folders};
+use crate::group::{Group, POLL};
+use crate::http::Target;
+use crate::real::{Recipe, Server};
+use crate::words::Values;
+
+/// The tokenizer of all sides: a file that every client can read, and one that the stubs know.
+const TOKENIZER: &str = "bpe";
+
+/// A client to run.
+#[derive(Debug)]
+pub(super) struct Runner {
+    pub(super) client: Client,
+    pub(super) programs: Values,
+    pub(super) version: String,
+}
+
+/// A server to run it against.
+#[derive(Debug)]
+pub(super) enum Upstream {
+    /// One that is started for each run.
+    Recipe {
+        name: String,
+        recipe: Box<Recipe>,
+        values: Values,
+    },
+    /// One that runs already.
+    Url(String),
+}
+
+/// What is run, and how long each client may take.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) runners: Vec<Runner>,
+    pub(super) upstreams: Vec<Upstream>,
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) time_limit: Duration,
+    /// Where the files of each run stay, if they are to.
+    pub(super) keep: Option<PathBuf>,
+}
+
+/// One client, one server, one scenario.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Audit {
+    pub(super) client: String,
+    pub(super) version: String,
+    pub(super) server: String,
+    pub(super) scenario: String,
+    pub(super) title: String,
+    pub(super) right: String,
+    /// Why it was not played.
+    pub(super) skipped: Option<String>,
+    /// What is left out, and why.
+    pub(super) unjudged: Option<String>,
+    pub(super) noise: Noise,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Plan {
+    /// Plays all.
+    ///
+    /// # Errors
+    /// A server fails, or somebody interrupts; nothing that was started is left.
+    pub(super) fn play(&self, interrupt: &AtomicBool) -> anyhow::Result<Vec<Audit>> {
+        let folders = Folders::new()?;
+        let tokenizer = gap::tokenizer(TOKENIZER)?;
+        let mut audits = Vec::new();
+        for runner in &self.runners {
+            for upstream in &self.upstreams {
+                for scenario in &self.scenarios {
+                    let bout = Bout {
+                        plan: self,
+                        runner,
+                        upstream,
+                        scenario,
+                    };
+                    let dir = self.keep.as_deref();
+                    let dir = dir.map_or_else(|| folders.path("runs"), Path::to_owned);
+                    let dir = dir.join(bout.name().replace(['/', ':'], "-"));
+                    let dirs = (folders.path(TOKENIZER), dir);
+                    let audit = bout.audit(&tokenizer, &dirs, interrupt);
+                    audits.push(audit.with_context(|| bout.name())?);
+                }
+            }
+        }
+        Ok(audits)
+    }
+}
+
+/// One run to be made.
+struct Bout<'a> {
+    plan: &'a Plan,
+    runner: &'a Runner,
+    upstream: &'a Upstream,
+    scenario: &'a Scenario,
+}
+
+impl Bout<'_> {
+    fn name(&self) -> String {
+        let (client, server) = (&self.runner.client.name, self.upstream.name());
+        format!("{client} {server} {}", self.scenario.name)
+    }
+
+    fn audit(
+        &self,
+        tokenizer: &Tokenizer,
+        (tokenizer_dir, dir): &(PathBuf, PathBuf),
+        interrupt: &AtomicBool,
+    ) -> anyhow::Result<Audit> {
+        let mut audit = Audit {
+            client: self.runner.client.name.clone(),
+            version: self.runner.version.clone(),
+            server: self.upstream.name().to_owned(),
+            scenario: self.scenario.name.clone(),
+            title: self.scenario.title.clone(),
+            right: self.scenario.right.clone(),
+            unjudged: self
+                .scenario
+                .unjudged
+                .as_ref()
+                .map(|known| known.reason.clone()),
+            ..Audit::default()
+        };
+        let speech = match self.speech() {
+            Ok(speech) => speech,
+            Err(reason) => {
+                audit.skipped = Some(reason);
+                return Ok(audit);
+            }
+        };
+        tracing::info!("{}", self.name());
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("failed to make {}", dir.display()))?;
+        let tokenizer_dir = tokenizer_dir.display().to_string();
+        let target = self.start(dir, &tokenizer_dir, interrupt)?;
+        let values = self.values(&target.url, &tokenizer_dir)?;
+        let command = self.runner.client.prepare(self.scenario, values, dir)?;
+        let witness = Witness::start();
+        let failure = self.run(command, dir, interrupt);
+        audit.noise.timer_ns = witness.latest_ns();
+        let failure = failure?;
+        if let Some(server) = target.server {
+            server.stop()?;
+        }
+        let echoed = |prompt: &str| Scenario::echoed(prompt, tokenizer);
+        let stated = Stated::new(self.scenario, speech, echoed);
+        let truth = match target.truth {
+            Some(path) => Truth::read(&path, &stated)?,
+            None => stated.truth(),
+        };
+        audit.noise.pacing_ns = truth.late_ns();
+        audit.rows = self.rows(failure, dir, &truth, audit.noise);
+        Ok(audit)
+    }
+
+    fn rows(&self, failure: Option<String>, dir: &Path, truth: &Truth, noise: Noise) -> Vec<Row> {
+        let client = &self.runner.client;
+        let reported = match failure {
+            Some(failure) => Err(failure),
+            None => Reported::read(client, dir).map_err(|error| {
+                let said = std::fs::read(dir.join("client.log")).unwrap_or_default();
+                let said = crate::group::last_lines(&String::from_utf8_lossy(&said));
+                format!("{error:#}; its last words: {said}")
+            }),
+        };
+        match reported {
+            Err(failure) => vec![Row::run(Some(failure))],
+            Ok(reported) => {
+                let mut rows = vec![Row::run(None)];
+                rows.extend(ledger::rows(client, self.scenario, truth, &reported, noise));
+                rows
+            }
+        }
+    }
+
+    /// Who says what, or why this cannot be played.
+    fn speech(&self) -> Result<Speech, String> {
+        let client = &self.runner.client;
+        if let Some(need) = client.lacks(self.scenario) {
+            return Err(format!("{} has no words for {need}", client.name));
+        }
+        let Upstream::Recipe { name, recipe, .. } = self.upstream else {
+            return self.free("a server of a URL");
+        };
+        let plays = |need: &str| recipe.plays.contains_key(need);
+        // Who has no truth of times needs no pace.
+        let is_needed = |need: &&Need| need.0 != "pace" || recipe.truth;
+        let needs = self.scenario.server_needs();
+        let mut needs = needs.iter().filter(is_needed);
+        if let Some((need, _)) = needs.find(|(need, _)| !plays(need)) {
+            return Err(format!("{name} cannot play {need}"));
+        }
+        let scenario = self.scenario;
+        match (scenario.replay.is_some(), scenario.echo) {
+            (true, _) if plays("replay") => Ok(Speech::Replay),
+            (false, _) if plays("script") => Ok(Speech::Script),
+            (false, true) if plays("echo") => Ok(Speech::Echo),
+            _ if recipe.truth => Err(format!("{name} has no way to say this")),
+            _ => self.free(name),
+        }
+    }
+
+    /// A server that says what it will can play what says nothing of its answers.
+    fn free(&self, name: &str) -> Result<Speech, String> {
+        let is_plain = self
+            .scenario
+            .server_needs()
+            .iter()
+            .all(|(need, _)| *need == "pace");
+        if self.scenario.echo && is_plain {
+            return Ok(Speech::Free);
+        }
+        Err(format!("{name} says what it will"))
+    }
+
+    fn start(
+        &self,
+        dir: &Path,
+        tokenizer: &str,
+        interrupt: &AtomicBool,
+    ) -> anyhow::Result<Started> {
+        let (recipe, values) = match self.upstream {
+            Upstream::Url(url) => {
+                return Ok(Started {
+                    server: None,
+                    truth: None,
+                    url: url.clone(),
+                });
+            }
+            Upstream::Recipe { recipe, values, .. } => (recipe, values),
+        };
+        let file = |name: &str| dir.join(name);
+        std::fs::write(file("script.json"), self.scenario.script().to_string())?;
+        if let Some(replay) = &self.scenario.replay {
+            replay.record(&file("replay"), "/v1/chat/completions")?;
+        }
+        let mut values = values.clone();
+        values.insert("tokenizer", tokenizer.to_owned());
+        for (name, path) in [
+            ("script", "script.json"),
+            ("truth", "truth.jsonl"),
+            ("replay", "replay"),
+        ] {
+            values.insert(name, file(path).display().to_string());
+        }
+        if let (Some(model), false) = (&recipe.model, values.contains_key("model")) {
+            values.insert("model", crate::words::fill(model, &values)?);
+        }
+        let needs = self.scenario.server_needs();
+        let speech = if self.scenario.replay.is_some() {
+            "replay"
+        } else {
+            "script"
+        };
+        let needed = needs.iter().map(|(need, _)| *need).chain([speech]);
+        let more: Vec<String> = needed
+            .filter_map(|need| recipe.plays.get(need))
+            .flatten()
+            .cloned()
+            .collect();
+        values.extend(needs);
+        let server = recipe.launch(&more, values, &file("server.log"), interrupt)?;
+        Ok(Started {
+            url: server.url.clone(),
+            server: Some(server),
+            truth: recipe.truth.then(|| file("truth.jsonl")),
+        })
+    }
+
+    /// What stands for the names in the client's words.
+    fn values(&self, url: &str, tokenizer: &str) -> anyhow::Result<Values> {
+        let dialect = match self.upstream {
+            Upstream::Recipe { recipe, .. } => recipe.dialect,
+            Upstream::Url(_) => Dialect::Openai,
+        };
+        let dialect = serde_json::to_value(dialect)?;
+        let mut values = self.runner.programs.clone();
+        values.extend([
+            ("url", url.to_owned()),
+            ("model", Target::parse(url)?.first_model(None)?),
+            ("dialect", dialect.as_str().unwrap_or_default().to_owned()),
+            ("requests", self.scenario.requests.to_string()),
+            ("max_tokens", self.scenario.max_tokens.to_string()),
+            ("tokenizer", tokenizer.to_owned()),
+        ]);
+        Ok(values)
+    }
+
+    /// Runs the client to its end or its limit; says how it failed to come to one.
+    fn run(
+        &self,
+        mut command: Command,
+        dir: &Path,
+        interrupt: &AtomicBool,
+    ) -> anyhow::Result<Option<String>> {
+        let mut group = Group::start(&mut command, &dir.join("client.log"))?;
+        let until = Instant::now() + self.plan.time_limit;
+        while group.ended()?.is_none() {
+            ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
+            if Instant::now() >= until {
+                group.kill();
+                let limit = humantime::format_duration(self.plan.time_limit);
+                let said = group.last_lines();
+                return Ok(Some(format!(
+                    "no end within {limit}; its last words: {said}"
+                )));
+            }
+            std::thread::sleep(POLL);
+        }
+        // Nothing that it started may go on beside the next run.
+        group.kill();
+        Ok(None)
+    }
+}
+
+/// A server that a client can be pointed at.
+struct Started {
+    url: String,
+    server: Option<Server>,
+    truth: Option<PathBuf>,
+}
+
+impl Upstream {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Recipe { name, .. } => name,
+            Self::Url(url) => url,
+        }
+    }
+}
