@@ -32,6 +32,8 @@ pub(super) struct Client {
     env: BTreeMap<String, String>,
     /// A line of its data set, in which `{prompt}` is a JSON string.
     dataset: String,
+    /// The data set's name, if it has to have one.
+    dataset_file: Option<String>,
     /// A line before the first.
     first_line: Option<String>,
     /// Other files that it needs, by name.
@@ -87,6 +89,8 @@ pub(super) enum Unit {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Take {
+    /// How many there are.
+    All,
     /// How many of them are neither null nor false, zero or empty.
     Filled,
     /// Their sum.
@@ -194,7 +198,7 @@ impl Client {
         dir: &Path,
     ) -> anyhow::Result<Command> {
         values.extend(scenario.client_needs());
-        let dataset = dir.join("dataset.jsonl");
+        let dataset = dir.join(self.dataset_file.as_deref().unwrap_or("dataset.jsonl"));
         std::fs::write(&dataset, self.lines(scenario)?)?;
         values.insert("dataset", dataset.display().to_string());
         values.insert("folder", dir.display().to_string());

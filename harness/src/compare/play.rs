@@ -156,7 +156,7 @@ impl Bout<'_> {
         let command = self.runner.client.prepare(self.scenario, values, dir)?;
         let witness = Witness::start();
         let failure = self.run(command, dir, interrupt);
-        audit.noise.timer_ns = witness.latest_ns();
+        let naps = witness.end();
         let failure = failure?;
         if let Some(server) = target.server {
             server.stop()?;
@@ -167,7 +167,10 @@ impl Bout<'_> {
             Some(path) => Truth::read(&path, &stated)?,
             None => stated.truth(),
         };
-        audit.noise.pacing_ns = truth.late_ns();
+        audit.noise = Noise {
+            pacing_ns: truth.late_ns(),
+            timer_ns: naps.latest_ns(truth.window().as_ref()),
+        };
         audit.rows = self.rows(failure, dir, &truth, audit.noise);
         Ok(audit)
     }

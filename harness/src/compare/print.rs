@@ -113,7 +113,7 @@ fn ledger<'a>(audits: impl Iterator<Item = &'a Audit>) -> Table {
     for column in table.column_iter_mut().skip(2).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for (column, width) in table.column_iter_mut().zip([18, 23, 22, 26, 12, 10]) {
+    for (column, width) in table.column_iter_mut().zip([16, 26, 22, 26, 12, 10]) {
         column.set_padding((0, 1));
         column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
     }

@@ -136,6 +136,9 @@ fn is_filled(value: &Json) -> bool {
 /// The numbers that a reading finds, added up in the report's own unit.
 fn sum(report: &Json, reading: &Reading) -> Option<f64> {
     let all = || reading.at.iter().flat_map(|at| found(report, at));
+    if reading.take == Take::All {
+        return Some(float(all().count() as u64));
+    }
     if reading.take == Take::Filled {
         return Some(float(all().filter(|value| is_filled(value)).count() as u64));
     }
@@ -232,6 +235,10 @@ mod tests {
             (
                 "is = 'failures'\nat = ['/e/*']\ntake = 'filled'",
                 Value::number(1.0),
+            ),
+            (
+                "is = 'requests'\nat = ['/e/*']\ntake = 'all'",
+                Value::number(3.0),
             ),
             ("is = 'failures'\nat = ['/z']", Value::None),
             (

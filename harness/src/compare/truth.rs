@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -27,9 +28,11 @@ struct Line {
     include_usage: Option<bool>,
     prompt_sha256: Option<String>,
     connection: u64,
+    started_unix_ns: u64,
     received_ns: u64,
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    finish_reason: Option<String>,
     usage_sent: Option<serde_json::Value>,
     chunks: Vec<Chunk>,
     ended: String,
@@ -66,6 +69,8 @@ pub(super) struct Exchange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     pub(super) exchanges: Vec<Exchange>,
+    /// The wall clock when the server started.
+    started_unix_ns: u64,
     /// What the server itself knows.
     pub(super) source: Source,
 }
@@ -159,6 +164,7 @@ impl Stated {
         };
         Truth {
             exchanges: self.all.iter().map(exchange).collect(),
+            started_unix_ns: 0,
             source: Source::Stated,
         }
     }
@@ -184,9 +190,10 @@ impl Truth {
     pub(super) fn read(path: &Path, stated: &Stated) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("the truth file {}", path.display()))?;
-        let mut exchanges = Vec::new();
+        let (mut exchanges, mut started_unix_ns) = (Vec::new(), 0);
         for line in text.lines() {
             let line: Line = serde_json::from_str(line).context("a line of the truth file")?;
+            started_unix_ns = line.started_unix_ns;
             let is_asked = line.method.as_deref() == Some("POST");
             let route = line.route.as_deref().unwrap_or_default();
             if is_asked && ROUTES.contains(&route) {
@@ -196,6 +203,7 @@ impl Truth {
         exchanges.sort_by_key(|exchange| exchange.received_ns);
         Ok(Self {
             exchanges,
+            started_unix_ns,
             source: if stated.is_replayed {
                 Source::Replayed
             } else {
@@ -214,6 +222,18 @@ impl Truth {
         late.max().unwrap_or(0)
     }
 
+    /// From the first request that came to the last byte, by the wall clock.
+    pub(super) fn window(&self) -> Option<Range<u64>> {
+        let first = self.exchanges.iter().map(|one| one.received_ns).min()?;
+        let begin = self.started_unix_ns + first;
+        (self.source != Source::Stated).then(|| begin..begin + self.span_ns())
+    }
+
+    /// Some answers are not the whole text that the scenario has, so that nobody knows its tokens.
+    fn lacks_texts(&self) -> bool {
+        self.completed().any(|one| one.text_tokens.is_none())
+    }
+
     /// What is true of a quantity; `None` where the truth does not tell.
     pub(super) fn value(&self, key: Key) -> Option<Value> {
         let basis = key.basis;
@@ -223,8 +243,13 @@ impl Truth {
                 let failed = self.exchanges.len() - self.completed().count();
                 Value::number(float(failed as u64))
             }
+            Quantity::Osl | Quantity::OutputTokens | Quantity::Tpot
+                if basis == Some(Basis::Retokenized) && self.lacks_texts() =>
+            {
+                return None;
+            }
             Quantity::Osl | Quantity::OutputTokens
-                if self.source == Source::Stated && self.outputs(basis).next().is_none() =>
+                if basis != Some(Basis::Retokenized) && self.source == Source::Stated =>
             {
                 return None;
             }
@@ -300,6 +325,8 @@ impl Exchange {
         let says_error = line.chunks.iter().any(|chunk| chunk.kind == "error");
         let mut failed = !(200..300).contains(&line.status) || line.ended != "done" || says_error;
         let statement = stated.of(&line);
+        // A client may ask for fewer tokens than the scenario has.
+        let is_cut = line.finish_reason.as_deref() == Some("length");
         let usage = line.usage_sent.as_ref();
         let usage = usage.and_then(|usage| usage["completion_tokens"].as_u64());
         if let Some(statement) = statement {
@@ -311,7 +338,7 @@ impl Exchange {
                 line.ended,
                 line.status
             );
-            let said = line.completion_tokens.filter(|_| !failed);
+            let said = line.completion_tokens.filter(|_| !failed && !is_cut);
             let expected = statement.completion_tokens;
             ensure!(
                 said.is_none() || expected.is_none() || said == expected,
@@ -333,7 +360,9 @@ impl Exchange {
             failed,
             prompt_tokens: line.prompt_tokens,
             usage_tokens: usage,
-            text_tokens: statement.and_then(|statement| statement.text_tokens),
+            text_tokens: statement
+                .filter(|_| !is_cut)
+                .and_then(|known| known.text_tokens),
             include_usage: line.include_usage == Some(true),
             connection: line.connection,
             received_ns: line.received_ns,
@@ -428,6 +457,7 @@ pub(super) mod tests {
                 exchange(2, 5, &[25, 29], 31),
                 exchange(1, 15, &[], 35),
             ],
+            started_unix_ns: 0,
             source: Source::Measured,
         }
     }

@@ -21,6 +21,14 @@ const BPE: &[(&str, &str)] = &[
         include_str!("../../../fixtures/tokenizers/bpe/chat_template.jinja"),
     ),
     (
+        "config.json",
+        include_str!("../../../fixtures/tokenizers/bpe/config.json"),
+    ),
+    (
+        "tokenizer_config.json",
+        include_str!("../../../fixtures/tokenizers/bpe/tokenizer_config.json"),
+    ),
+    (
         "generation_config.json",
         include_str!("../../../fixtures/tokenizers/bpe/generation_config.json"),
     ),
