@@ -43,7 +43,7 @@ impl Known {
     }
 
     /// Marks what is known, and what is listed and agrees. An entry for many runs is looked at only if all
-    /// of them were made: one difference among them is enough.
+    /// of them were made: one difference among them is enough. A time or a rate may agree on a busy machine.
     pub(super) fn apply(&self, audits: &mut [Audit], all_scenarios: bool) {
         for entry in &self.verdict {
             let mut fitting = Vec::new();
@@ -59,7 +59,7 @@ impl Known {
                 if row.verdict == Verdict::Differ && row.reason.is_none() {
                     row.verdict = Verdict::Known;
                     row.reason = Some(entry.reason.clone());
-                } else if !is_known && (is_exact || all_scenarios) {
+                } else if !is_known && !row.quantity.is_timed() && (is_exact || all_scenarios) {
                     row.verdict = Verdict::Differ;
                     row.reason = Some(STALE.into());
                 }

@@ -8,7 +8,7 @@ use super::client::{Client, Join};
 use super::quantity::{Key, Quantity};
 use super::reported::{Reported, Sample};
 use super::scenario::Scenario;
-use super::truth::{Exchange, Source, Truth};
+use super::truth::{Exchange, Truth};
 use super::value::Value;
 use crate::stats::float;
 
@@ -124,7 +124,7 @@ pub(super) fn rows(
     };
     let mut rows: Vec<Row> = judged.filter_map(row).collect();
     if let Some((by, samples)) = &reported.samples
-        && truth.source != Source::Stated
+        && truth.knows(*by)
     {
         let each = each(*by, samples, truth).into_iter();
         rows.extend(each.filter(|row| is_judged(&row.quantity)));

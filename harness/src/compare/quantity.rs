@@ -70,6 +70,11 @@ impl Key {
             each: false,
         }
     }
+
+    /// How exactly it is known depends on how well a run could be timed.
+    pub(super) fn is_timed(self) -> bool {
+        self.quantity.is_time() || self.quantity == Quantity::Qps
+    }
 }
 
 /// As `known.toml` names it: `osl.retokenized.each`.

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use super::client::Join;
 use super::quantity::{Basis, Key, Quantity};
 use super::scenario::Scenario;
 use super::value::Value;
@@ -227,6 +228,15 @@ impl Truth {
         let first = self.exchanges.iter().map(|one| one.received_ns).min()?;
         let begin = self.started_unix_ns + first;
         (self.source != Source::Stated).then(|| begin..begin + self.span_ns())
+    }
+
+    /// Its requests can be found by this.
+    pub(super) fn knows(&self, by: Join) -> bool {
+        match self.source {
+            Source::Measured => true,
+            Source::Replayed => by == Join::RequestId,
+            Source::Stated => false,
+        }
     }
 
     /// Some answers are not the whole text that the scenario has, so that nobody knows its tokens.
