@@ -229,8 +229,12 @@ pub(crate) fn programs(
         );
         return Err(UsageError(told).into());
     }
+    let bin = folder.join("bin");
+    if let Some(program) = program {
+        values.insert("program", bin.join(program).display().to_string());
+    }
     values.insert("python", install::python(&folder).display().to_string());
-    values.insert("bin", folder.join("bin").display().to_string());
+    values.insert("bin", bin.display().to_string());
     Ok(values)
 }
 

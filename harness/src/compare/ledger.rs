@@ -15,8 +15,9 @@ use crate::stats::float;
 /// Wake-ups between a client's clock and the server's: the server's for the request, the client's for
 /// the answer.
 const WAKES: u32 = 2;
-/// Those of a client that keeps a schedule: its own to send, and one on each side to connect.
-const WAKES_OPEN: u32 = 5;
+/// Those of a first request, or of one that is sent on a schedule: the client's own to begin, and one on
+/// each side to connect.
+const FIRST_WAKES: u32 = 5;
 /// Floats of both sides may be added up in another order.
 const ROUNDING: f64 = 1e-9;
 
@@ -135,7 +136,7 @@ pub(super) fn rows(
 /// What a difference of a quantity may be, from how exactly this run could be timed.
 fn tolerance(key: Key, scenario: &Scenario, truth: &Truth, noise: Noise) -> f64 {
     let is_open = scenario.ask.concurrency.is_none();
-    let wakes = f64::from(if is_open { WAKES_OPEN } else { WAKES });
+    let wakes = f64::from(if is_open { FIRST_WAKES } else { WAKES });
     let (pacing, timer) = (float(noise.pacing_ns), float(noise.timer_ns));
     let once = pacing + wakes * timer;
     match key.quantity {
@@ -152,11 +153,12 @@ fn tolerance(key: Key, scenario: &Scenario, truth: &Truth, noise: Noise) -> f64 
             let answers = truth.completed().filter(|one| one.gap_count() > 0).count() as u64;
             (pacing + timer) * float(answers) / float(gaps.max(1))
         }
-        // Both ends of the run are off.
+        // The run begins with a first request and ends with an answer.
         Quantity::Qps => {
+            let ends = 2.0 * pacing + f64::from(FIRST_WAKES + WAKES) * timer;
             let span = float(truth.span_ns().max(1));
             let qps = float(truth.completed().count() as u64) / (span / 1e9);
-            qps * 2.0 * once / span
+            qps * ends / span
         }
         _ => 0.0,
     }

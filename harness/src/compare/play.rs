@@ -205,20 +205,22 @@ impl Bout<'_> {
             return self.free("a server of a URL");
         };
         let plays = |need: &str| recipe.plays.contains_key(need);
+        let scenario = self.scenario;
+        let speech = match (scenario.replay.is_some(), scenario.echo) {
+            (true, _) if plays("replay") => Speech::Replay,
+            (false, _) if plays("script") => Speech::Script,
+            (false, true) if plays("echo") => Speech::Echo,
+            _ if !recipe.truth => return self.free(name),
+            (true, _) => return Err(format!("{name} plays no recorded bytes")),
+            (false, _) => return Err(format!("{name} plays no scripts")),
+        };
         // Who has no truth of times needs no pace.
         let is_needed = |need: &&Need| need.0 != "pace" || recipe.truth;
-        let needs = self.scenario.server_needs();
+        let needs = scenario.server_needs();
         let mut needs = needs.iter().filter(is_needed);
-        if let Some((need, _)) = needs.find(|(need, _)| !plays(need)) {
-            return Err(format!("{name} cannot play {need}"));
-        }
-        let scenario = self.scenario;
-        match (scenario.replay.is_some(), scenario.echo) {
-            (true, _) if plays("replay") => Ok(Speech::Replay),
-            (false, _) if plays("script") => Ok(Speech::Script),
-            (false, true) if plays("echo") => Ok(Speech::Echo),
-            _ if recipe.truth => Err(format!("{name} has no way to say this")),
-            _ => self.free(name),
+        match needs.find(|(need, _)| !plays(need)) {
+            Some((need, _)) => Err(format!("{name} has no flag for {need}")),
+            None => Ok(speech),
         }
     }
 

@@ -134,11 +134,6 @@ fn cells(scenario: &str, row: &Row) -> [String; 7] {
         Some(difference) if difference > 0.0 => format!("+{}", number(difference)),
         Some(difference) => number(difference),
     };
-    let verdict = word(row.verdict);
-    let verdict = match &row.reason {
-        Some(reason) => format!("{verdict}: {reason}"),
-        None => verdict.to_owned(),
-    };
     [
         scenario.to_owned(),
         row.quantity.to_string(),
@@ -146,7 +141,7 @@ fn cells(scenario: &str, row: &Row) -> [String; 7] {
         side(&row.client),
         difference,
         number(row.tolerance),
-        verdict,
+        word(row.verdict).to_owned(),
     ]
 }
 
@@ -176,18 +171,27 @@ fn word(verdict: Verdict) -> &'static str {
 
 /// What was not played or not judged, and why.
 fn notes(text: &mut String, audits: &[Audit]) {
-    let mut skips = BTreeMap::new();
+    let mut skips: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for audit in audits {
         let (scenario, skipped) = (&audit.scenario, audit.skipped.as_ref());
         if let Some(reason) = skipped {
-            let scenarios: &mut Vec<&str> = skips.entry(reason).or_default();
-            scenarios.push(scenario);
+            skips.entry(reason).or_default().push(scenario);
         } else if let Some(reason) = &audit.unjudged {
             writeln!(text, "{scenario}: {reason}").expect(TAKES_ALL);
         }
         if audit.rows.iter().any(|row| row.verdict == Verdict::Differ) {
             writeln!(text, "DIFFER {scenario}: right is: {}", audit.right).expect(TAKES_ALL);
         }
+        for row in &audit.rows {
+            if let Some(reason) = &row.reason {
+                let rows = reasons.entry((word(row.verdict), reason)).or_default();
+                rows.push(format!("{scenario} {}", row.quantity));
+            }
+        }
+    }
+    for ((verdict, reason), rows) in reasons {
+        writeln!(text, "{verdict}: {reason}: {}", rows.join(", ")).expect(TAKES_ALL);
     }
     for (reason, scenarios) in skips {
         writeln!(text, "not played: {reason}: {}", scenarios.join(", ")).expect(TAKES_ALL);

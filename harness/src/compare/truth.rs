@@ -269,9 +269,9 @@ impl Truth {
                 Value::of(any.map(|_| float(self.outputs(basis).sum())))
             }
             _ if self.source == Source::Stated => return None,
-            Quantity::Qps => Value::of(self.qps()),
             Quantity::Concurrency => Value::number(float(self.concurrency())),
             _ if self.source == Source::Replayed => return None,
+            Quantity::Qps => Value::of(self.qps()),
             Quantity::Isl => Value::of(mean(self.completed().filter_map(|one| one.prompt_tokens))),
             Quantity::IncludeUsage => {
                 let all = self.exchanges.iter().all(|exchange| exchange.include_usage);
