@@ -79,7 +79,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
     let known = Known::embedded()?;
     let interrupt = Arc::new(AtomicBool::new(false));
     crate::cli::end_at_signal(&interrupt, || {})?;
-    let mut audits = plan.play(&interrupt)?;
+    let mut audits = plan.play(&known, &interrupt)?;
     let skips: Option<Vec<&str>> = audits
         .iter()
         .map(|audit| audit.skipped.as_deref())

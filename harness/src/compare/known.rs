@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::ledger::Verdict;
+use super::ledger::{Row, Verdict};
 use super::play::Audit;
 use crate::conform::cli::matches;
 
@@ -40,6 +40,20 @@ impl Known {
     /// That of this program.
     pub(super) fn embedded() -> anyhow::Result<Self> {
         toml::from_str(KNOWN).context("known.toml cannot be read")
+    }
+
+    /// A time or a rate differs, for no known reason.
+    pub(super) fn has_odd_times(&self, audit: &Audit) -> bool {
+        let is_listed = |row: &Row| {
+            let mut entries = self.verdict.iter().filter(|entry| entry.fits(audit));
+            entries.any(|entry| matches(&entry.quantity, &row.quantity.to_string()))
+        };
+        let differing = audit
+            .rows
+            .iter()
+            .filter(|row| row.verdict == Verdict::Differ);
+        let mut timed = differing.filter(|row| row.quantity.is_timed());
+        timed.any(|row| !is_listed(row))
     }
 
     /// Marks what is known, and what is listed and agrees. An entry for many runs is looked at only if all
@@ -79,7 +93,6 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::Row;
     use super::super::quantity::{Key, Quantity};
     use super::super::value::Value;
     use super::*;

@@ -160,6 +160,7 @@ fn tolerance(key: Key, scenario: &Scenario, truth: &Truth, noise: Noise) -> f64 
             let qps = float(truth.completed().count() as u64) / (span / 1e9);
             qps * ends / span
         }
+        Quantity::Concurrency => float(truth.concurrency_too_many()),
         _ => 0.0,
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Exchange {
     connection: u64,
     received_ns: u64,
     ended_ns: u64,
+    /// When the last write was due.
+    end_due_ns: u64,
     /// When each chunk that says something was written.
     texts_ns: Vec<u64>,
     /// By how much the latest write was late.
@@ -160,6 +162,7 @@ impl Stated {
             connection: 0,
             received_ns: 0,
             ended_ns: 0,
+            end_due_ns: 0,
             texts_ns: Vec::new(),
             late_ns: 0,
         };
@@ -305,16 +308,26 @@ impl Truth {
         (span > 0.0).then(|| float(completed) / (span / 1e9))
     }
 
-    /// Most requests in flight. A connection's next request shows that the one before was over, however
-    /// late its last write returned.
+    /// Most requests in flight.
     fn concurrency(&self) -> u64 {
+        self.most_in_flight(|one| one.ended_ns)
+    }
+
+    /// By how much that may be too many: a client may have had an answer's end since it was due.
+    pub(super) fn concurrency_too_many(&self) -> u64 {
+        let least = self.most_in_flight(|one| one.end_due_ns.max(one.received_ns + 1));
+        self.concurrency().saturating_sub(least)
+    }
+
+    /// A connection's next request shows that the one before was over, however late its last write returned.
+    fn most_in_flight(&self, end: impl Fn(&Exchange) -> u64) -> u64 {
         let mut ends: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         for one in &self.exchanges {
             let own = ends.entry(one.connection).or_default();
             if let Some((_, end)) = own.last_mut() {
                 *end = (*end).min(one.received_ns);
             }
-            own.push((one.received_ns, one.ended_ns));
+            own.push((one.received_ns, end(one)));
         }
         let spans = ends.into_values().flatten();
         let mut steps: Vec<(u64, i64)> =
@@ -376,6 +389,10 @@ impl Exchange {
             include_usage: line.include_usage == Some(true),
             connection: line.connection,
             received_ns: line.received_ns,
+            end_due_ns: line
+                .chunks
+                .last()
+                .map_or(line.received_ns, |chunk| chunk.due_ns),
             ended_ns: line
                 .chunks
                 .last()
@@ -458,6 +475,7 @@ pub(super) mod tests {
             connection,
             received_ns: received * 1_000_000,
             ended_ns: ended * 1_000_000,
+            end_due_ns: ended * 1_000_000 - 500_000,
             texts_ns: texts.iter().map(|at| at * 1_000_000).collect(),
             late_ns: received * 1000,
         };
@@ -496,7 +514,12 @@ pub(super) mod tests {
                 "{quantity:?} {basis:?}"
             );
         }
-        assert_eq!(truth.late_ns(), 15_000);
+        assert_eq!((truth.late_ns(), truth.concurrency_too_many()), (15_000, 0));
+        let mut late = three();
+        late.exchanges[1].received_ns = 15_800_000;
+        late.exchanges[2].connection = 3;
+        late.exchanges[2].received_ns = 15_900_000;
+        assert_eq!((late.concurrency(), late.concurrency_too_many()), (3, 1));
         let asked = truth.value(Key::of(Quantity::IncludeUsage, None));
         assert_eq!(asked, Some(Value::Flag(true)));
     }
