@@ -87,7 +87,9 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
     if let Some(reason) = skips.and_then(|reasons| reasons.first().copied()) {
         return Err(UsageError(format!("no scenario can be played: {reason}")).into());
     }
-    known.apply(&mut audits, args.scenario.is_none());
+    let scenarios = scenario::find(None)?;
+    let scenarios: Vec<&str> = scenarios.iter().map(|known| &*known.name).collect();
+    known.apply(&mut audits, &scenarios);
     if let Some(path) = &args.junit {
         std::fs::write(path, print::junit(&audits))
             .with_context(|| format!("failed to write {}", path.display()))?;

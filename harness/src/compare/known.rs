@@ -58,8 +58,9 @@ impl Known {
 
     /// Marks what is known, and what is listed and agrees. An entry for many runs is looked at only if all
     /// of them were made: one difference among them is enough. A time or a rate may agree on a busy machine.
-    pub(super) fn apply(&self, audits: &mut [Audit], all_scenarios: bool) {
+    pub(super) fn apply(&self, audits: &mut [Audit], scenarios: &[&str]) {
         for entry in &self.verdict {
+            let is_whole = entry.is_covered(audits, scenarios);
             let mut fitting = Vec::new();
             for audit in &mut *audits {
                 let fits = entry.fits(audit);
@@ -68,12 +69,11 @@ impl Known {
                     .extend(rows.filter(|row| matches(&entry.quantity, &row.quantity.to_string())));
             }
             let is_known = fitting.iter().any(|row| row.verdict != Verdict::Agree);
-            let is_exact = !entry.scenario.contains(['*', '?']);
             for row in fitting {
                 if row.verdict == Verdict::Differ && row.reason.is_none() {
                     row.verdict = Verdict::Known;
                     row.reason = Some(entry.reason.clone());
-                } else if !is_known && !row.quantity.is_timed() && (is_exact || all_scenarios) {
+                } else if !is_known && is_whole && !row.quantity.is_timed() {
                     row.verdict = Verdict::Differ;
                     row.reason = Some(STALE.into());
                 }
@@ -83,6 +83,19 @@ impl Known {
 }
 
 impl Entry {
+    /// Every run that it is about was made, or is one that its client cannot make.
+    fn is_covered(&self, audits: &[Audit], scenarios: &[&str]) -> bool {
+        let fitting = scenarios
+            .iter()
+            .filter(|name| matches(&self.scenario, name));
+        let is_made = |audit: &Audit| audit.skipped.is_none() || audit.client_lacks;
+        let mut fitting = fitting.map(|name| {
+            let mut runs = audits.iter().filter(|audit| audit.scenario == **name);
+            runs.any(|audit| self.fits(audit) && is_made(audit))
+        });
+        fitting.all(|is_covered| is_covered)
+    }
+
     fn fits(&self, audit: &Audit) -> bool {
         matches(&self.client, &audit.client)
             && matches(&self.version, &audit.version)
@@ -110,14 +123,14 @@ mod tests {
         }
     }
 
-    fn verdicts(scenario: &str, all: bool, requests: [f64; 2]) -> Vec<(Verdict, bool)> {
+    fn verdicts(scenario: &str, scenarios: &[&str], requests: [f64; 2]) -> Vec<(Verdict, bool)> {
         let text = format!(
             "[[verdict]]\nclient = 'c'\nversion = '1.*'\nscenario = {scenario:?}\n\
              quantity = 'requests'\nreason = 'so it is'"
         );
         let known: Known = toml::from_str(&text).unwrap();
         let mut audits = [audit("one", requests[0]), audit("two", requests[1])];
-        known.apply(&mut audits, all);
+        known.apply(&mut audits, scenarios);
         let rows = audits.iter().flat_map(|audit| &audit.rows);
         rows.map(|row| (row.verdict, row.reason.is_some()))
             .collect()
@@ -127,15 +140,17 @@ mod tests {
     fn a_known_difference_has_its_reason_and_a_listed_agreement_is_none() {
         let (agree, differ) = ((Verdict::Agree, false), (Verdict::Differ, false));
         let (known, stale) = ((Verdict::Known, true), (Verdict::Differ, true));
-        for (scenario, all, requests, expected) in [
-            ("one", true, [9.0, 9.0], [known, differ]),
-            ("*", true, [9.0, 8.0], [known, agree]),
-            ("*", true, [8.0, 8.0], [stale, stale]),
-            ("*", false, [8.0, 8.0], [agree, agree]),
-            ("one", false, [8.0, 8.0], [stale, agree]),
-            ("other", true, [8.0, 9.0], [agree, differ]),
+        let (two, three) = (&["one", "two"][..], &["one", "three", "two"][..]);
+        for (scenario, scenarios, requests, expected) in [
+            ("one", two, [9.0, 9.0], [known, differ]),
+            ("*", two, [9.0, 8.0], [known, agree]),
+            ("*", two, [8.0, 8.0], [stale, stale]),
+            ("*", three, [8.0, 8.0], [agree, agree]),
+            ("one", three, [8.0, 8.0], [stale, agree]),
+            ("other", two, [8.0, 9.0], [agree, differ]),
         ] {
-            assert_eq!(verdicts(scenario, all, requests), expected, "{scenario}");
+            let found = verdicts(scenario, scenarios, requests);
+            assert_eq!(found, expected, "{scenario}");
         }
     }
 

@@ -70,6 +70,9 @@ pub(super) struct Audit {
     pub(super) right: String,
     /// Why it was not played.
     pub(super) skipped: Option<String>,
+    /// It is the client that cannot play it, against any server.
+    #[serde(skip)]
+    pub(super) client_lacks: bool,
     /// What is left out, and why.
     pub(super) unjudged: Option<String>,
     pub(super) noise: Noise,
@@ -166,6 +169,7 @@ impl Bout<'_> {
             Ok(speech) => speech,
             Err(reason) => {
                 audit.skipped = Some(reason);
+                audit.client_lacks = self.runner.client.lacks(self.scenario).is_some();
                 return Ok(audit);
             }
         };

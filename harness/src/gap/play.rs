@@ -183,24 +183,28 @@ impl Group<'_> {
 }
 
 impl Replay {
-    /// Writes what answers requests to `path`, in the form of recordings; a list of one model too.
+    /// Writes what answers requests to `path`, in the form of recordings; what clients look at before they
+    /// send any too.
     pub(crate) fn record(&self, dir: &Path, path: &str) -> anyhow::Result<()> {
-        let models =
-            json!({"object": "list", "data": [{"id": "replay", "object": "model"}]}).to_string();
-        let listed = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{models}",
-            models.len()
-        );
-        let get = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let models = json!({"object": "list", "data": [{"id": "replay", "object": "model"}]});
+        let get = |path| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let whole = |body: &str| {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+            format!("{head}: {}\r\n\r\n{body}", body.len()).into_bytes()
+        };
         let post = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: 2\r\n\r\n{{}}"
         );
         std::fs::create_dir_all(dir)?;
-        std::fs::write(dir.join("models.request.http"), get)?;
-        std::fs::write(dir.join("models.response.http"), listed)?;
-        std::fs::write(dir.join("answer.request.http"), post)?;
-        std::fs::write(dir.join("answer.response.http"), self.response())?;
+        for (name, request, response) in [
+            ("answer", post, self.response()),
+            ("health", get("/health"), whole("{}")),
+            ("models", get("/v1/models"), whole(&models.to_string())),
+        ] {
+            std::fs::write(dir.join(format!("{name}.request.http")), request)?;
+            std::fs::write(dir.join(format!("{name}.response.http")), response)?;
+        }
         Ok(())
     }
 
