@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::client::{Client, Join};
+use super::exchange::Exchange;
 use super::quantity::{Key, Quantity};
 use super::reported::{Reported, Sample};
 use super::scenario::Scenario;
-use super::truth::{Exchange, Truth};
+use super::truth::Truth;
 use super::value::Value;
 use crate::stats::float;
 
@@ -225,9 +226,9 @@ fn each(by: Join, samples: &[Sample], truth: &Truth) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::exchange::sha256;
     use super::super::quantity::Basis;
     use super::super::scenario::find;
-    use super::super::truth::sha256;
     use super::super::truth::tests::three;
     use super::*;
 

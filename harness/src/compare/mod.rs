@@ -3,6 +3,7 @@
 
 pub mod cli;
 mod client;
+mod exchange;
 pub mod install;
 mod known;
 mod ledger;
@@ -11,6 +12,7 @@ mod print;
 mod quantity;
 mod reported;
 mod scenario;
+mod stated;
 mod truth;
 mod value;
 mod witness;

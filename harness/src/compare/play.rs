@@ -15,7 +15,8 @@ use super::known::Known;
 use super::ledger::{self, Noise, Row};
 use super::reported::Reported;
 use super::scenario::{Need, Scenario};
-use super::truth::{Speech, Stated, Truth};
+use super::stated::{Speech, Stated};
+use super::truth::Truth;
 use super::witness::Witness;
 use crate::bench::Dialect;
 use crate::gap::{self, Folders};
@@ -151,20 +152,7 @@ impl Bout<'_> {
         (tokenizer_dir, dir): &(PathBuf, PathBuf),
         interrupt: &AtomicBool,
     ) -> anyhow::Result<Audit> {
-        let mut audit = Audit {
-            client: self.runner.client.name.clone(),
-            version: self.runner.version.clone(),
-            server: self.upstream.name().to_owned(),
-            scenario: self.scenario.name.clone(),
-            title: self.scenario.title.clone(),
-            right: self.scenario.right.clone(),
-            unjudged: self
-                .scenario
-                .unjudged
-                .as_ref()
-                .map(|known| known.reason.clone()),
-            ..Audit::default()
-        };
+        let mut audit = self.blank();
         let speech = match self.speech() {
             Ok(speech) => speech,
             Err(reason) => {
@@ -193,7 +181,7 @@ impl Bout<'_> {
         let stated = Stated::new(self.scenario, speech, echoed);
         let truth = match target.truth {
             Some(path) => Truth::read(&path, &stated)?,
-            None => stated.truth(),
+            None => Truth::stated(&stated),
         };
         audit.noise = Noise {
             pacing_ns: truth.late_ns(),
@@ -201,6 +189,22 @@ impl Bout<'_> {
         };
         audit.rows = self.rows(failure, dir, &truth, audit.noise);
         Ok(audit)
+    }
+
+    /// What is known before a run is made.
+    fn blank(&self) -> Audit {
+        let (runner, scenario) = (self.runner, self.scenario);
+        let unjudged = scenario.unjudged.as_ref();
+        Audit {
+            client: runner.client.name.clone(),
+            version: runner.version.clone(),
+            server: self.upstream.name().to_owned(),
+            scenario: scenario.name.clone(),
+            title: scenario.title.clone(),
+            right: scenario.right.clone(),
+            unjudged: unjudged.map(|known| known.reason.clone()),
+            ..Audit::default()
+        }
     }
 
     fn rows(&self, failure: Option<String>, dir: &Path, truth: &Truth, noise: Noise) -> Vec<Row> {

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use serde_json::Value as Json;
 
 use super::client::{Client, Join, Reading, Samples, Take, Unit};
+use super::exchange::sha256;
 use super::quantity::{Key, Quantity};
-use super::truth::sha256;
 use super::value::Value;
 use crate::stats::float;
 
