@@ -20,7 +20,8 @@ pub(super) struct Exchange {
     pub(super) prompt_tokens: Option<u64>,
     pub(super) usage_tokens: Option<u64>,
     pub(super) text_tokens: Option<u64>,
-    pub(super) include_usage: bool,
+    /// None of a request that was refused: nobody looked.
+    pub(super) include_usage: Option<bool>,
     pub(super) connection: u64,
     pub(super) received_ns: u64,
     pub(super) ended_ns: u64,
@@ -67,7 +68,8 @@ impl Exchange {
     /// The server did not do what the scenario states.
     pub(super) fn new(line: Line, stated: &Stated) -> anyhow::Result<Self> {
         let says_error = line.chunks.iter().any(|chunk| chunk.kind == "error");
-        let mut failed = !(200..300).contains(&line.status) || line.ended != "done" || says_error;
+        let is_taken = (200..300).contains(&line.status);
+        let mut failed = !is_taken || line.ended != "done" || says_error;
         let statement = stated.of(line.prompt_sha256.as_ref());
         // A client may ask for fewer tokens than the scenario has.
         let is_cut = line.finish_reason.as_deref() == Some("length");
@@ -107,7 +109,7 @@ impl Exchange {
             text_tokens: statement
                 .filter(|_| !is_cut)
                 .and_then(|known| known.text_tokens),
-            include_usage: line.include_usage == Some(true),
+            include_usage: is_taken.then_some(line.include_usage == Some(true)),
             connection: line.connection,
             received_ns: line.received_ns,
             end_due_ns: line
@@ -134,7 +136,7 @@ impl Exchange {
             // A real server's tokens are its own.
             usage_tokens: None,
             text_tokens: statement.text_tokens,
-            include_usage: false,
+            include_usage: None,
             connection: 0,
             received_ns: 0,
             ended_ns: 0,

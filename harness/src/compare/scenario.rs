@@ -52,6 +52,8 @@ pub(super) struct Serve {
     pace: Option<String>,
     /// Tokens of a chunk.
     interval: Option<u32>,
+    /// Most tokens of prompt and answer together.
+    window: Option<u32>,
     /// How long a connection may be idle.
     idle: Option<String>,
     /// Split reasoning from content.
@@ -145,6 +147,7 @@ impl Scenario {
                 .interval
                 .map(|tokens| ("interval", tokens.to_string())),
         );
+        needs.extend(serve.window.map(|tokens| ("window", tokens.to_string())));
         needs.extend(serve.idle.clone().map(|time| ("idle", time)));
         needs.extend(serve.reasoning.then(|| ("reasoning", String::new())));
         needs.extend(serve.tools.then(|| ("tools", String::new())));

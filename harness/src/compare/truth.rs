@@ -138,8 +138,9 @@ impl Truth {
             Quantity::Qps => Value::of(self.qps()),
             Quantity::Isl => Value::of(mean(self.completed().filter_map(|one| one.prompt_tokens))),
             Quantity::IncludeUsage => {
-                let all = self.exchanges.iter().all(|exchange| exchange.include_usage);
-                Value::Flag(all && !self.exchanges.is_empty())
+                let mut asked = self.exchanges.iter().filter_map(|one| one.include_usage);
+                let first = asked.next()?;
+                Value::Flag(first && asked.all(|asked| asked))
             }
             Quantity::Ttft => Value::of(mean(self.completed().filter_map(Exchange::ttft_ns))),
             Quantity::Tpot => {
@@ -228,7 +229,7 @@ pub(super) mod tests {
             prompt_tokens: Some(10),
             usage_tokens: Some(4),
             text_tokens: Some(3),
-            include_usage: true,
+            include_usage: Some(true),
             connection,
             received_ns: received * 1_000_000,
             ended_ns: ended * 1_000_000,
