@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline gap\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline roofline --scenario usage --report-dir report\n  stubline serve replay recorded"
+    after_help = "Examples:\n  stubline\n  stubline serve echo --port 8000\n  stubline bench --stub max --requests 20000\n  stubline compare --client native --server stub:vllm,stub:sglang\n  stubline conform --url http://127.0.0.1:8000 --profile vllm-0.33.0\n  stubline gap\n  stubline record --url http://127.0.0.1:8000 --cases cases.jsonl --out recorded\n  stubline roofline --scenario usage --report-dir report\n  stubline serve replay recorded"
 )]
 struct Cli {
     /// What to log: a level, or a filter as in the environment

@@ -182,12 +182,16 @@ echo $! working $4
 wait
 ";
 
-/// Writes a client into a folder and names it.
-fn client(folder: &Folder, script: &str) -> String {
-    let path = folder.join("client");
+/// Writes a program into a folder and names it.
+fn program(folder: &Folder, script: &str) -> String {
+    let path = folder.join("program");
     std::fs::write(&path, script).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    format!("mlperf={path}")
+    path
+}
+
+fn client(folder: &Folder, script: &str) -> String {
+    format!("mlperf={}", program(folder, script))
 }
 
 /// There is a process with this id which is not dead yet.
@@ -295,4 +299,53 @@ fn a_client_without_a_report_is_told_with_its_last_words() {
         row.ends_with("; its last words: version | no tokenizer"),
         "{row}"
     );
+}
+
+/// The command against a `llama-server` that is this script.
+fn llama(name: &str, script: &str) -> Output {
+    let folder = Folder::new(name);
+    let server = format!("llama.cpp={}", program(&folder, script));
+    let flags = [
+        "--client", "native", "--server", &server, "--model", "m.gguf",
+    ];
+    compare(&[&flags[..], &["--scenario", "plain", "--format", "json"]].concat())
+}
+
+#[test]
+fn a_server_without_a_truth_file_is_held_against_the_scenario() {
+    // Its words are `--host 127.0.0.1 --port PORT --model m.gguf`.
+    let script = format!("#!/bin/sh\nexec {STUBLINE} serve echo --port $4 --model $6\n");
+    let output = llama("llama", &script);
+    let report = json(&output);
+    let rows = report["audits"][0]["rows"].as_array().unwrap();
+    let rows: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["quantity"].as_str().unwrap(),
+                row["verdict"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("run", "agree"),
+            ("requests", "agree"),
+            ("failures", "agree")
+        ]
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_server_that_does_not_start_fails_with_its_last_lines() {
+    let output = llama(
+        "dead",
+        "#!/bin/sh\necho loading $6; echo no such model >&2; exit 1\n",
+    );
+    let line = String::from_utf8(output.stderr.clone()).unwrap();
+    let told = "the server llama.cpp did not start: loading m.gguf | no such model\n";
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.ends_with(told), "{line}");
 }
