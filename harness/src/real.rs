@@ -215,11 +215,14 @@ pub(crate) fn programs(
         values.insert("program", program.into());
     }
     let folder = match given {
-        Some(file) if !file.is_dir() => {
-            values.insert("program", file.display().to_string());
+        // Clients run in folders of their own, so paths are whole; a name is looked for in PATH.
+        Some(program) if !program.is_dir() => {
+            let path = program.exists().then(|| std::path::absolute(program));
+            let path = path.transpose()?.unwrap_or_else(|| program.to_owned());
+            values.insert("program", path.display().to_string());
             return Ok(values);
         }
-        Some(folder) => folder.to_owned(),
+        Some(folder) => std::path::absolute(folder)?,
         None if steps.is_empty() => return Ok(values),
         None => install::cache()?.join(name),
     };

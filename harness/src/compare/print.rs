@@ -14,6 +14,8 @@ use crate::conform::report::escaped;
 
 /// Columns of a line.
 const WIDTH: u16 = 158;
+/// Most letters of a text in a ledger.
+const WORDS: usize = 26;
 const TAKES_ALL: &str = "a String takes all";
 
 /// How many verdicts of each kind.
@@ -126,6 +128,7 @@ fn cells(scenario: &str, row: &Row) -> [String; 7] {
         Value::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Value::None => "none".to_owned(),
         Value::Number { value, .. } => number(*value),
+        Value::Text(text) if text.len() > WORDS => "see below".to_owned(),
         Value::Text(text) => text.clone(),
     };
     let difference = match row.difference {
@@ -184,6 +187,11 @@ fn notes(text: &mut String, audits: &[Audit]) {
             writeln!(text, "DIFFER {scenario}: right is: {}", audit.right).expect(TAKES_ALL);
         }
         for row in &audit.rows {
+            if let Value::Text(said) = &row.client
+                && said.len() > WORDS
+            {
+                writeln!(text, "{scenario}: {said}").expect(TAKES_ALL);
+            }
             if let Some(reason) = &row.reason {
                 let rows = reasons.entry((word(row.verdict), reason)).or_default();
                 rows.push(format!("{scenario} {}", row.quantity));
@@ -223,7 +231,10 @@ pub(super) fn junit(audits: &[Audit]) -> String {
             .expect(TAKES_ALL);
         }
         for row in &audit.rows {
-            let [_, name, truth, client, ..] = cells("", row).map(|cell| escaped(&cell));
+            let [_, name, truth, mut client, ..] = cells("", row).map(|cell| escaped(&cell));
+            if let Value::Text(said) = &row.client {
+                client = escaped(said);
+            }
             let reason = escaped(row.reason.as_deref().unwrap_or_default());
             let inner = match row.verdict {
                 Verdict::Agree => String::new(),
