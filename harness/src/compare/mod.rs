@@ -12,6 +12,7 @@ mod print;
 mod quantity;
 mod reported;
 mod scenario;
+mod stage;
 mod stated;
 mod truth;
 mod value;

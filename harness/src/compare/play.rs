@@ -14,15 +14,14 @@ use super::client::Client;
 use super::known::Known;
 use super::ledger::{self, Noise, Row};
 use super::reported::Reported;
-use super::scenario::{Need, Scenario};
+use super::scenario::Scenario;
+use super::stage::{Stage, Upstream};
 use super::stated::{Speech, Stated};
 use super::truth::Truth;
 use super::witness::Witness;
-use crate::bench::Dialect;
 use crate::gap::{self, Folders};
 use crate::group::{Group, POLL};
 use crate::http::Target;
-use crate::real::{Recipe, Server};
 use crate::words::Values;
 
 /// The tokenizer of all sides: a file that every client can read, and one that the stubs know.
@@ -34,19 +33,6 @@ pub(super) struct Runner {
     pub(super) client: Client,
     pub(super) programs: Values,
     pub(super) version: String,
-}
-
-/// A server to run it against.
-#[derive(Debug)]
-pub(super) enum Upstream {
-    /// One that is started for each run.
-    Recipe {
-        name: String,
-        recipe: Box<Recipe>,
-        values: Values,
-    },
-    /// One that runs already.
-    Url(String),
 }
 
 /// What is run, and how long each client may take.
@@ -167,7 +153,7 @@ impl Bout<'_> {
         std::fs::create_dir_all(dir)
             .with_context(|| format!("failed to make {}", dir.display()))?;
         let tokenizer_dir = tokenizer_dir.display().to_string();
-        let target = self.start(dir, &tokenizer_dir, interrupt)?;
+        let target = self.stage().start(dir, &tokenizer_dir, interrupt)?;
         let values = self.values(&target.url, &tokenizer_dir)?;
         let command = self.runner.client.prepare(self.scenario, values, dir)?;
         let witness = Witness::start();
@@ -230,106 +216,22 @@ impl Bout<'_> {
     /// Who says what, or why this cannot be played.
     fn speech(&self) -> Result<Speech, String> {
         let client = &self.runner.client;
-        if let Some(need) = client.lacks(self.scenario) {
-            return Err(format!("{} has no words for {need}", client.name));
-        }
-        let Upstream::Recipe { name, recipe, .. } = self.upstream else {
-            return self.free("a server of a URL");
-        };
-        let plays = |need: &str| recipe.plays.contains_key(need);
-        let scenario = self.scenario;
-        let speech = match (scenario.replay.is_some(), scenario.echo) {
-            (true, _) if plays("replay") => Speech::Replay,
-            (false, _) if plays("script") => Speech::Script,
-            (false, true) if plays("echo") => Speech::Echo,
-            _ if !recipe.truth => return self.free(name),
-            (true, _) => return Err(format!("{name} plays no recorded bytes")),
-            (false, _) => return Err(format!("{name} plays no scripts")),
-        };
-        // Who has no truth of times needs no pace.
-        let is_needed = |need: &&Need| need.0 != "pace" || recipe.truth;
-        let needs = scenario.server_needs();
-        let mut needs = needs.iter().filter(is_needed);
-        match needs.find(|(need, _)| !plays(need)) {
-            Some((need, _)) => Err(format!("{name} has no flag for {need}")),
-            None => Ok(speech),
+        match client.lacks(self.scenario) {
+            Some(need) => Err(format!("{} has no words for {need}", client.name)),
+            None => self.stage().speech(),
         }
     }
 
-    /// A server that says what it will can play what says nothing of its answers.
-    fn free(&self, name: &str) -> Result<Speech, String> {
-        let is_plain = self
-            .scenario
-            .server_needs()
-            .iter()
-            .all(|(need, _)| *need == "pace");
-        if self.scenario.echo && is_plain {
-            return Ok(Speech::Free);
+    fn stage(&self) -> Stage<'_> {
+        Stage {
+            upstream: self.upstream,
+            scenario: self.scenario,
         }
-        Err(format!("{name} says what it will"))
-    }
-
-    fn start(
-        &self,
-        dir: &Path,
-        tokenizer: &str,
-        interrupt: &AtomicBool,
-    ) -> anyhow::Result<Started> {
-        let (recipe, values) = match self.upstream {
-            Upstream::Url(url) => {
-                return Ok(Started {
-                    server: None,
-                    truth: None,
-                    url: url.clone(),
-                });
-            }
-            Upstream::Recipe { recipe, values, .. } => (recipe, values),
-        };
-        let file = |name: &str| dir.join(name);
-        std::fs::write(file("script.json"), self.scenario.script().to_string())?;
-        if let Some(replay) = &self.scenario.replay {
-            replay.record(&file("replay"), "/v1/chat/completions")?;
-        }
-        let mut values = values.clone();
-        values.insert("tokenizer", tokenizer.to_owned());
-        for (name, path) in [
-            ("script", "script.json"),
-            ("truth", "truth.jsonl"),
-            ("replay", "replay"),
-        ] {
-            values.insert(name, file(path).display().to_string());
-        }
-        if let (Some(model), false) = (&recipe.model, values.contains_key("model")) {
-            values.insert("model", crate::words::fill(model, &values)?);
-        }
-        let needs = self.scenario.server_needs();
-        let speech = if self.scenario.replay.is_some() {
-            "replay"
-        } else {
-            "script"
-        };
-        let needed = needs.iter().map(|(need, _)| *need).chain([speech]);
-        let more: Vec<String> = needed
-            .filter_map(|need| recipe.plays.get(need))
-            .flatten()
-            .cloned()
-            .collect();
-        values.extend(needs);
-        let server = recipe.launch(&more, values, &file("server.log"), interrupt)?;
-        Ok(Started {
-            url: server.url.clone(),
-            server: Some(server),
-            truth: recipe.truth.then(|| file("truth.jsonl")),
-        })
     }
 
     /// What stands for the names in the client's words.
     fn values(&self, url: &str, tokenizer: &str) -> anyhow::Result<Values> {
-        let dialect = match self.upstream {
-            Upstream::Recipe { recipe, .. } => recipe.dialect,
-            Upstream::Url(_) => Dialect::Openai,
-        };
-        let dialect = serde_json::to_value(dialect)?;
+        let dialect = serde_json::to_value(self.upstream.dialect())?;
         let mut values = self.runner.programs.clone();
         values.extend([
             ("url", url.to_owned()),
@@ -366,22 +268,6 @@ impl Bout<'_> {
         // Nothing that it started may go on beside the next run.
         group.kill();
         Ok(None)
-    }
-}
-
-/// A server that a client can be pointed at.
-struct Started {
-    url: String,
-    server: Option<Server>,
-    truth: Option<PathBuf>,
-}
-
-impl Upstream {
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Recipe { name, .. } => name,
-            Self::Url(url) => url,
-        }
     }
 }
 

@@ -1,0 +1,150 @@
+//! A server that is to play a scenario.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::scenario::{Need, Scenario};
+use super::stated::Speech;
+use crate::bench::Dialect;
+use crate::real::{Recipe, Server};
+use crate::words::{Values, fill};
+
+/// A server to run it against.
+#[derive(Debug)]
+pub(super) enum Upstream {
+    /// One that is started for each run.
+    Recipe {
+        name: String,
+        recipe: Box<Recipe>,
+        values: Values,
+    },
+    /// One that runs already.
+    Url(String),
+}
+
+/// A server and what it is to play.
+#[derive(Clone, Copy)]
+pub(super) struct Stage<'a> {
+    pub(super) upstream: &'a Upstream,
+    pub(super) scenario: &'a Scenario,
+}
+
+impl Stage<'_> {
+    /// Who says what, or why this cannot be played.
+    pub(super) fn speech(&self) -> Result<Speech, String> {
+        let Upstream::Recipe { name, recipe, .. } = self.upstream else {
+            return self.free("a server of a URL");
+        };
+        let plays = |need: &str| recipe.plays.contains_key(need);
+        let scenario = self.scenario;
+        let speech = match (scenario.replay.is_some(), scenario.echo) {
+            (true, _) if plays("replay") => Speech::Replay,
+            (false, _) if plays("script") => Speech::Script,
+            (false, true) if plays("echo") => Speech::Echo,
+            _ if !recipe.truth => return self.free(name),
+            (true, _) => return Err(format!("{name} plays no recorded bytes")),
+            (false, _) => return Err(format!("{name} plays no scripts")),
+        };
+        // Who has no truth of times needs no pace.
+        let is_needed = |need: &&Need| need.0 != "pace" || recipe.truth;
+        let needs = scenario.server_needs();
+        let mut needs = needs.iter().filter(is_needed);
+        match needs.find(|(need, _)| !plays(need)) {
+            Some((need, _)) => Err(format!("{name} has no flag for {need}")),
+            None => Ok(speech),
+        }
+    }
+
+    /// A server that says what it will can play what says nothing of its answers.
+    fn free(&self, name: &str) -> Result<Speech, String> {
+        let is_plain = self
+            .scenario
+            .server_needs()
+            .iter()
+            .all(|(need, _)| *need == "pace");
+        if self.scenario.echo && is_plain {
+            return Ok(Speech::Free);
+        }
+        Err(format!("{name} says what it will"))
+    }
+
+    /// Starts the server with the scenario's files in a folder, if it does not run already.
+    pub(super) fn start(
+        &self,
+        dir: &Path,
+        tokenizer: &str,
+        interrupt: &AtomicBool,
+    ) -> anyhow::Result<Started> {
+        let (recipe, values) = match self.upstream {
+            Upstream::Url(url) => {
+                return Ok(Started {
+                    server: None,
+                    truth: None,
+                    url: url.clone(),
+                });
+            }
+            Upstream::Recipe { recipe, values, .. } => (recipe, values),
+        };
+        let file = |name: &str| dir.join(name);
+        std::fs::write(file("script.json"), self.scenario.script().to_string())?;
+        if let Some(replay) = &self.scenario.replay {
+            replay.record(&file("replay"), "/v1/chat/completions")?;
+        }
+        let mut values = values.clone();
+        values.insert("tokenizer", tokenizer.to_owned());
+        for (name, path) in [
+            ("script", "script.json"),
+            ("truth", "truth.jsonl"),
+            ("replay", "replay"),
+        ] {
+            values.insert(name, file(path).display().to_string());
+        }
+        if let (Some(model), false) = (&recipe.model, values.contains_key("model")) {
+            values.insert("model", fill(model, &values)?);
+        }
+        let needs = self.scenario.server_needs();
+        let speech = if self.scenario.replay.is_some() {
+            "replay"
+        } else {
+            "script"
+        };
+        let needed = needs.iter().map(|(need, _)| *need).chain([speech]);
+        let more: Vec<String> = needed
+            .filter_map(|need| recipe.plays.get(need))
+            .flatten()
+            .cloned()
+            .collect();
+        values.extend(needs);
+        let server = recipe.launch(&more, values, &file("server.log"), interrupt)?;
+        Ok(Started {
+            url: server.url.clone(),
+            server: Some(server),
+            truth: recipe.truth.then(|| file("truth.jsonl")),
+        })
+    }
+}
+
+/// A server that a client can be pointed at.
+pub(super) struct Started {
+    pub(super) url: String,
+    pub(super) server: Option<Server>,
+    /// Its truth file.
+    pub(super) truth: Option<PathBuf>,
+}
+
+impl Upstream {
+    /// Which server it is like.
+    pub(super) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Recipe { recipe, .. } => recipe.dialect,
+            Self::Url(_) => Dialect::Openai,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Recipe { name, .. } => name,
+            Self::Url(url) => url,
+        }
+    }
+}
