@@ -156,6 +156,22 @@ fn what_makes_no_sense_is_refused_in_a_line() {
             "no such scenario",
         ),
         (&["--client", "native"], "--server"),
+        (&["--server", "stub:vllm"], "--client"),
+        (
+            &[
+                "--client",
+                "native",
+                "--server",
+                "stub:vllm",
+                "--against",
+                "stub:echo",
+            ],
+            "cannot be used with",
+        ),
+        (
+            &["--server", "stub:vllm", "--against", "stub:echo"],
+            "stub:echo plays no scripts",
+        ),
         (
             &["--client", "native,native", "--server", "stub:vllm"],
             "name each one once",
@@ -299,6 +315,31 @@ fn a_client_without_a_report_is_told_with_its_last_words() {
         row.ends_with("; its last words: version | no tokenizer"),
         "{row}"
     );
+}
+
+#[test]
+fn stubs_of_the_same_scripts_reply_the_same() {
+    let flags = [
+        "--server",
+        "stub:sglang",
+        "--against",
+        "stub:vllm",
+        "--format",
+        "json",
+    ];
+    let output = compare(&[&flags[..], &["--scenario", "e*"]].concat());
+    let report = json(&output);
+    let rows = report["audits"].as_array().unwrap().iter();
+    let rows: Vec<&Value> = rows.map(|audit| &audit["rows"][0]).collect();
+    assert_eq!(rows.len(), 3, "{report}");
+    for row in rows {
+        assert_eq!(
+            (&row["quantity"], &row["verdict"]),
+            (&"replies".into(), &"agree".into())
+        );
+        assert_eq!(row["truth"]["value"], 6.0);
+    }
+    assert_eq!(output.status.code(), Some(0));
 }
 
 /// The command against a `llama-server` that is this script.

@@ -12,9 +12,9 @@ use anyhow::Context as _;
 use super::client::Client;
 use super::known::Known;
 use super::ledger::Verdict;
-use super::play::{Plan, Runner};
+use super::play::{Audit, Plan, Runner};
 use super::stage::Upstream;
-use super::{print, scenario};
+use super::{print, replies, scenario};
 use crate::cli::Format;
 use crate::error::UsageError;
 use crate::http::Target;
@@ -24,7 +24,7 @@ use crate::real::Recipe;
 #[derive(clap::Args, Debug)]
 #[command(
     about = "Run benchmark clients against servers and audit what they report",
-    after_help = "A client is a table of clients.toml, a server one of servers.toml or a URL. NAME=PATH names the program or the\nvirtual environment to use; without it, `stubline install NAME` comes first. What a stub wrote into its truth file\nis held against the client's report, quantity by quantity.\n\nExit code: 0 all agree or differ in a known way, 1 something differs, 2 wrong usage or input.\n\nExamples:\n  stubline compare --client native --server stub:vllm,stub:sglang,stub:echo\n  stubline compare --client guidellm --server stub:vllm --scenario 'error-*' --junit compare.xml\n  stubline compare --client mlperf=VENV --server stub:vllm --time-limit 3m\n  stubline compare --list"
+    after_help = "A client is a table of clients.toml, a server one of servers.toml or a URL. NAME=PATH names the program or the\nvirtual environment to use; without it, `stubline install NAME` comes first. What a stub wrote into its truth file\nis held against the client's report, quantity by quantity.\n\nExit code: 0 all agree or differ in a known way, 1 something differs, 2 wrong usage or input.\n\nExamples:\n  stubline compare --client native --server stub:vllm,stub:sglang,stub:echo\n  stubline compare --client guidellm --server stub:vllm --scenario 'error-*' --junit compare.xml\n  stubline compare --client mlperf=VENV --server stub:vllm --time-limit 3m\n  stubline compare --server executorch --against stub:vllm\n  stubline compare --list"
 )]
 pub struct Args {
     /// Clients to run
@@ -32,7 +32,7 @@ pub struct Args {
         long,
         value_name = "NAME[=PATH],…",
         value_delimiter = ',',
-        required_unless_present = "list"
+        required_unless_present_any = ["list", "against"]
     )]
     client: Vec<String>,
     /// Servers to run them against
@@ -43,6 +43,9 @@ pub struct Args {
         required_unless_present = "list"
     )]
     server: Vec<String>,
+    /// In place of clients, a server that plays the same scripts: are the replies the same?
+    #[arg(long, value_name = "NAME[=PATH]", conflicts_with = "client")]
+    against: Option<String>,
     /// Scenarios to play, by name; `*` and `?` stand for anything
     #[arg(long, value_name = "GLOB")]
     scenario: Option<String>,
@@ -76,11 +79,15 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
             .context("failed to print the names")?;
         return Ok(0);
     }
-    let plan = args.plan()?;
     let known = Known::embedded()?;
     let interrupt = Arc::new(AtomicBool::new(false));
-    crate::cli::end_at_signal(&interrupt, || {})?;
-    let mut audits = plan.play(&known, &interrupt)?;
+    let mut audits = if let Some(against) = &args.against {
+        args.held_against(against, &interrupt)?
+    } else {
+        let plan = args.plan()?;
+        crate::cli::end_at_signal(&interrupt, || {})?;
+        plan.play(&known, &interrupt)?
+    };
     let skips: Option<Vec<&str>> = audits
         .iter()
         .map(|audit| audit.skipped.as_deref())
@@ -124,6 +131,24 @@ impl Args {
             time_limit: self.time_limit,
             keep,
         })
+    }
+
+    /// The servers' replies, held against those of another.
+    fn held_against(
+        &self,
+        against: &str,
+        interrupt: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Vec<Audit>> {
+        let against = self.upstream(against)?;
+        let upstreams = self.server.iter().map(|spec| self.upstream(spec));
+        let upstreams = upstreams.collect::<anyhow::Result<Vec<_>>>()?;
+        let scenarios = scenario::find(self.scenario.as_deref())?;
+        crate::cli::end_at_signal(interrupt, || {})?;
+        let mut audits = Vec::new();
+        for upstream in &upstreams {
+            audits.extend(replies::hold(upstream, &against, &scenarios, interrupt)?);
+        }
+        Ok(audits)
     }
 
     fn upstream(&self, spec: &str) -> anyhow::Result<Upstream> {

@@ -10,6 +10,7 @@ mod ledger;
 mod play;
 mod print;
 mod quantity;
+mod replies;
 mod reported;
 mod scenario;
 mod stage;

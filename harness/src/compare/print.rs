@@ -73,7 +73,12 @@ pub(super) fn text(audits: &[Audit]) -> String {
             server,
             ..
         } = &pair[0];
-        writeln!(text, "{client} {version} against {server}\n").expect(TAKES_ALL);
+        let version = if version.is_empty() {
+            ""
+        } else {
+            &format!(" {version}")
+        };
+        writeln!(text, "{client}{version} against {server}\n").expect(TAKES_ALL);
         let played = pair.iter().filter(|audit| audit.skipped.is_none());
         if pair.iter().any(|audit| audit.skipped.is_none()) {
             writeln!(text, "{}\n", ledger(played).trim_fmt()).expect(TAKES_ALL);

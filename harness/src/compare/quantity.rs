@@ -34,6 +34,8 @@ pub(super) enum Quantity {
     Concurrency,
     /// Requests of the report that were found in the truth.
     Joined,
+    /// Replies that are those of the other server.
+    Replies,
 }
 
 impl Quantity {
@@ -94,6 +96,7 @@ impl fmt::Display for Key {
             Quantity::Itl => "itl",
             Quantity::Concurrency => "concurrency",
             Quantity::Joined => "joined",
+            Quantity::Replies => "replies",
         };
         formatter.write_str(word)?;
         match self.basis {

@@ -168,6 +168,12 @@ impl Scenario {
         needs
     }
 
+    /// Members that are added to each body.
+    pub(super) fn extra_body(&self) -> Map<String, Value> {
+        let json = self.ask.extra_body.as_deref().unwrap_or("{}");
+        serde_json::from_str(json).expect("`parse` has read it")
+    }
+
     /// The answer to a request by its number.
     pub(super) fn answer(&self, number: usize) -> &Answer {
         &self.answers[number % self.answers.len()]

@@ -148,7 +148,7 @@ impl Truth {
                 Value::of(mean_float(tpots))
             }
             Quantity::Itl => Value::of(mean(self.completed().flat_map(Exchange::gaps_ns))),
-            Quantity::Joined | Quantity::Run => return None,
+            Quantity::Joined | Quantity::Replies | Quantity::Run => return None,
         };
         Some(told)
     }

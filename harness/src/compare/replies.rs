@@ -1,0 +1,163 @@
+//! The replies of two servers that play the same scripts, held against each other.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, ensure};
+use vocab::Tokenizer;
+
+use super::ledger::Row;
+use super::play::Audit;
+use super::quantity::{Key, Quantity};
+use super::scenario::Scenario;
+use super::stage::{Stage, Upstream};
+use super::stated::Speech;
+use super::value::Value;
+use crate::arrival::Arrival;
+use crate::bench::{self, Config, Limit};
+use crate::dataset::{Prompt, Sample};
+use crate::gap::{self, Folders};
+use crate::stats::float;
+
+/// The tokenizer of both sides.
+const TOKENIZER: &str = "bpe";
+
+/// What came of a request, as far as it does not depend on how a server spells it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Reply {
+    content: String,
+    reasoning: String,
+    has_tool_calls: bool,
+    has_failed: bool,
+}
+
+/// Asks `upstream` and `against` the same, scenario by scenario.
+///
+/// # Errors
+/// A server fails, or somebody interrupts; nothing that was started is left.
+pub(super) fn hold(
+    upstream: &Upstream,
+    against: &Upstream,
+    scenarios: &[Scenario],
+    interrupt: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Audit>> {
+    let folders = Folders::new()?;
+    let tokenizer = Arc::new(gap::tokenizer(TOKENIZER)?);
+    let mut audits = Vec::new();
+    for scenario in scenarios {
+        let mut audit = Audit {
+            client: format!("replies of {}", upstream.name()),
+            server: against.name().to_owned(),
+            scenario: scenario.name.clone(),
+            title: scenario.title.clone(),
+            right: "says what the other says, and fails where it fails".into(),
+            ..Audit::default()
+        };
+        let of = |upstream: &Upstream, side: &str| -> anyhow::Result<Result<Vec<Reply>, String>> {
+            let stage = Stage { upstream, scenario };
+            let dir = folders.path(format!("{}-{side}", scenario.name));
+            let replies = replies(stage, &tokenizer, (&folders, &dir), interrupt);
+            replies.with_context(|| format!("{} {}", upstream.name(), scenario.name))
+        };
+        match (of(against, "against")?, of(upstream, "own")?) {
+            (Err(reason), _) | (_, Err(reason)) => audit.skipped = Some(reason),
+            (Ok(expected), Ok(found)) => audit.rows = vec![row(&expected, &found)],
+        }
+        audits.push(audit);
+    }
+    Ok(audits)
+}
+
+/// What a server replies to a scenario's prompts, in their order, or why it cannot play them.
+fn replies(
+    stage: Stage<'_>,
+    tokenizer: &Arc<Tokenizer>,
+    (folders, dir): (&Folders, &Path),
+    interrupt: &Arc<AtomicBool>,
+) -> anyhow::Result<Result<Vec<Reply>, String>> {
+    match stage.speech() {
+        Ok(Speech::Script) => {}
+        Ok(_) => return Ok(Err(format!("{} plays no scripts", stage.upstream.name()))),
+        Err(reason) => return Ok(Err(reason)),
+    }
+    ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
+    tracing::info!("{} {}", stage.upstream.name(), stage.scenario.name);
+    std::fs::create_dir_all(dir)?;
+    let path = folders.path(TOKENIZER).display().to_string();
+    let target = stage.start(dir, &path, interrupt)?;
+    let sample = |prompt: String| Sample {
+        id: prompt.clone(),
+        prompt: Prompt::Text(prompt),
+        max_tokens: Some(stage.scenario.max_tokens),
+    };
+    let samples: Vec<Sample> = stage.scenario.prompts().into_iter().map(sample).collect();
+    let requests = samples.len() as u64;
+    let config = Config {
+        dialect: stage.upstream.dialect(),
+        load: Arrival::Concurrency(stage.scenario.ask.concurrency.unwrap_or(1) as usize),
+        limit: Limit::Requests(requests),
+        extra_body: stage.scenario.extra_body(),
+        interrupt: Arc::clone(interrupt),
+        ..Config::new(target.url, Arc::new(samples), Arc::clone(tokenizer))
+    };
+    let run = bench::run(&config)?;
+    ensure!(!run.interrupted, "interrupted");
+    if let Some(server) = target.server {
+        server.stop()?;
+    }
+    let reply = |record: &crate::record::Record| Reply {
+        content: record.content.to_string(),
+        reasoning: record.reasoning.to_string(),
+        has_tool_calls: record.tool_calls,
+        has_failed: !record.is_completed(),
+    };
+    Ok(Ok(run.records.iter().map(reply).collect()))
+}
+
+/// How many replies are the same, and the first that is not.
+fn row(expected: &[Reply], found: &[Reply]) -> Row {
+    let pairs = || expected.iter().zip(found);
+    let same = pairs()
+        .filter(|(expected, found)| expected == found)
+        .count();
+    let count = |count: usize| Value::number(float(count as u64));
+    let key = Key::of(Quantity::Replies, None);
+    let mut row = Row::new(key, count(expected.len()), count(same), 0.0);
+    let first = pairs().position(|(expected, found)| expected != found);
+    row.reason = first.map(|at| {
+        let (expected, found) = (&expected[at], &found[at]);
+        format!("request {at} gets {found:?}, not {expected:?}")
+    });
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::Verdict;
+    use super::*;
+
+    #[test]
+    fn the_first_reply_that_is_another_is_told() {
+        let reply = |content: &str| Reply {
+            content: content.into(),
+            reasoning: String::new(),
+            has_tool_calls: false,
+            has_failed: false,
+        };
+        let expected = [reply("a"), reply("b")];
+        let same = row(&expected, &expected);
+        assert_eq!((same.verdict, same.reason), (Verdict::Agree, None));
+        let other = row(&expected, &[reply("a"), reply("c")]);
+        assert_eq!(
+            (other.verdict, other.difference),
+            (Verdict::Differ, Some(-1.0))
+        );
+        let reason = other.reason.unwrap();
+        assert!(
+            reason.starts_with("request 1 gets Reply { content: \"c\""),
+            "{reason}"
+        );
+        assert_eq!(row(&expected, &expected[..1]).verdict, Verdict::Differ);
+    }
+}
