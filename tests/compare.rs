@@ -106,6 +106,21 @@ fn our_client_agrees_with_vllm() {
 }
 
 #[test]
+fn our_client_agrees_with_executorch() {
+    // It takes one turn at a time, merges texts as it likes, and splits no reasoning off.
+    let needs = [
+        "[replay]",
+        "parallel = true",
+        "interval = ",
+        "reasoning = true",
+    ];
+    assert_eq!(
+        agrees("stub:executorch"),
+        scenarios(|text| !needs.iter().any(|need| text.contains(need)))
+    );
+}
+
+#[test]
 fn our_client_agrees_with_sglang() {
     assert_eq!(
         agrees("stub:sglang"),

@@ -45,6 +45,9 @@ pub struct Recipe {
     pub(crate) dialect: Dialect,
     /// What `{model}` is where nobody names it.
     pub(crate) model: Option<String>,
+    /// Its usage does not count the token that ends an answer.
+    #[serde(default)]
+    pub(crate) ends_uncounted: bool,
     /// Writes a truth file.
     #[serde(default)]
     pub(crate) truth: bool,

@@ -164,7 +164,8 @@ impl Bout<'_> {
             server.stop()?;
         }
         let echoed = |prompt: &str| Scenario::echoed(prompt, tokenizer);
-        let stated = Stated::new(self.scenario, speech, echoed);
+        let uncounted = self.stage().uncounted();
+        let stated = Stated::new(self.scenario, speech, uncounted, echoed);
         let truth = match target.truth {
             Some(path) => Truth::read(&path, &stated)?,
             None => Truth::stated(&stated),

@@ -56,6 +56,8 @@ pub(super) struct Serve {
     window: Option<u32>,
     /// How long a connection may be idle.
     idle: Option<String>,
+    /// Answer all at a time, whatever their number.
+    parallel: bool,
     /// Split reasoning from content.
     reasoning: bool,
     /// Find tool calls in the text.
@@ -149,6 +151,7 @@ impl Scenario {
         );
         needs.extend(serve.window.map(|tokens| ("window", tokens.to_string())));
         needs.extend(serve.idle.clone().map(|time| ("idle", time)));
+        needs.extend(serve.parallel.then(|| ("parallel", String::new())));
         needs.extend(serve.reasoning.then(|| ("reasoning", String::new())));
         needs.extend(serve.tools.then(|| ("tools", String::new())));
         needs

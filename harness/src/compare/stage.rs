@@ -55,13 +55,21 @@ impl Stage<'_> {
         }
     }
 
+    /// Tokens at the end of a script that the server's usage leaves out.
+    pub(super) fn uncounted(&self) -> u64 {
+        let Upstream::Recipe { recipe, .. } = self.upstream else {
+            return 0;
+        };
+        u64::from(recipe.ends_uncounted)
+    }
+
     /// A server that says what it will can play what says nothing of its answers.
     fn free(&self, name: &str) -> Result<Speech, String> {
         let is_plain = self
             .scenario
             .server_needs()
             .iter()
-            .all(|(need, _)| *need == "pace");
+            .all(|(need, _)| matches!(*need, "pace" | "parallel"));
         if self.scenario.echo && is_plain {
             return Ok(Speech::Free);
         }

@@ -36,16 +36,23 @@ pub(super) enum Speech {
 }
 
 impl Stated {
-    /// What is to be expected of each request.
-    pub(super) fn new(scenario: &Scenario, speech: Speech, echoed: impl Fn(&str) -> u64) -> Self {
+    /// What is to be expected of each request; a script's end is `uncounted` tokens that usage leaves out.
+    pub(super) fn new(
+        scenario: &Scenario,
+        speech: Speech,
+        uncounted: u64,
+        echoed: impl Fn(&str) -> u64,
+    ) -> Self {
         let prompts = scenario.prompts();
         let statement = |(number, prompt): (usize, &String)| {
             let answer = scenario.answer(number);
             let (completion_tokens, text_tokens) = match speech {
                 Speech::Echo => (Some(echoed(prompt)), Some(echoed(prompt))),
                 Speech::Free => (None, None),
-                Speech::Replay | Speech::Script => {
-                    (Some(answer.completion_tokens), Some(answer.text_tokens))
+                Speech::Replay => (Some(answer.completion_tokens), Some(answer.text_tokens)),
+                Speech::Script => {
+                    let counted = answer.completion_tokens.saturating_sub(uncounted);
+                    (Some(counted), Some(answer.text_tokens))
                 }
             };
             Statement {

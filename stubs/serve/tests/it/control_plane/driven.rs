@@ -316,8 +316,13 @@ fn a_thousand_turns_of_fifty_sessions_are_answered_once_each() {
     assert!(done.len() as u64 >= answered, "{}", done.len());
     assert!(others.len() as u64 > left / 2, "{}", others.len());
     assert!(done.iter().all(|record| record["turn"].is_object()));
-    let told = chats.iter().filter(|record| record["turn"].is_object());
-    let mut told: Vec<&str> = told
+    told_once(&log, &chats);
+}
+
+/// Each turn that is over has its line, and no other has one.
+fn told_once(log: &str, records: &[&Value]) {
+    let over = records.iter().filter(|record| record["turn"].is_object());
+    let mut told: Vec<&str> = over
         .map(|record| record["request_id"].as_str().unwrap())
         .collect();
     let mut logged: Vec<&str> = log
@@ -360,8 +365,8 @@ fn a_client_that_takes_nothing_holds_nobody_up() {
         client.post(CHAT, &in_session(second, false)).content(),
         "two"
     );
-    let log = plane.logged();
-    let reasons = log.lines().map(|line| members(line)["reason"]);
+    let logged = plane.logged();
+    let reasons = logged.lines().map(|line| members(line)["reason"]);
     assert_eq!(reasons.collect::<Vec<_>>(), ["new", "new", "exact_prefix"]);
     drop((client, stalled));
     plane.stop();
