@@ -45,6 +45,8 @@ pub struct Recipe {
     pub(crate) dialect: Dialect,
     /// What `{model}` is where nobody names it.
     pub(crate) model: Option<String>,
+    /// The member of a request whose grammar, in GBNF, pins what is said.
+    pub(crate) pins: Option<String>,
     /// Its usage does not count the token that ends an answer.
     #[serde(default)]
     pub(crate) ends_uncounted: bool,

@@ -18,6 +18,7 @@ use crate::arrival::Arrival;
 use crate::bench::{self, Config, Limit};
 use crate::dataset::{Prompt, Sample};
 use crate::gap::{self, Folders};
+use crate::record::Record;
 use crate::stats::float;
 
 /// The tokenizer of both sides.
@@ -76,11 +77,19 @@ fn replies(
     (folders, dir): (&Folders, &Path),
     interrupt: &Arc<AtomicBool>,
 ) -> anyhow::Result<Result<Vec<Reply>, String>> {
-    match stage.speech() {
-        Ok(Speech::Script) => {}
-        Ok(_) => return Ok(Err(format!("{} plays no scripts", stage.upstream.name()))),
-        Err(reason) => return Ok(Err(reason)),
-    }
+    let bodies = match (stage.speech(), stage.pins()) {
+        (Ok(Speech::Script), _) => vec![stage.scenario.extra_body()],
+        (_, Some((member, grammars))) => {
+            let pinned = |grammar: String| {
+                let mut body = stage.scenario.extra_body();
+                body.insert(member.to_owned(), grammar.into());
+                body
+            };
+            grammars.into_iter().map(pinned).collect()
+        }
+        (Ok(_), None) => return Ok(Err(format!("{} plays no scripts", stage.upstream.name()))),
+        (Err(reason), None) => return Ok(Err(reason)),
+    };
     ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
     tracing::info!("{} {}", stage.upstream.name(), stage.scenario.name);
     std::fs::create_dir_all(dir)?;
@@ -92,27 +101,42 @@ fn replies(
         max_tokens: Some(stage.scenario.max_tokens),
     };
     let samples: Vec<Sample> = stage.scenario.prompts().into_iter().map(sample).collect();
-    let requests = samples.len() as u64;
-    let config = Config {
-        dialect: stage.upstream.dialect(),
-        load: Arrival::Concurrency(stage.scenario.ask.concurrency.unwrap_or(1) as usize),
-        limit: Limit::Requests(requests),
-        extra_body: stage.scenario.extra_body(),
-        interrupt: Arc::clone(interrupt),
-        ..Config::new(target.url, Arc::new(samples), Arc::clone(tokenizer))
-    };
-    let run = bench::run(&config)?;
-    ensure!(!run.interrupted, "interrupted");
+    let mut replies = vec![None; samples.len()];
+    let each = bodies.len();
+    for (first, extra_body) in bodies.into_iter().enumerate() {
+        // Those that get the same body are asked together.
+        let asked: Vec<Sample> = samples.iter().skip(first).step_by(each).cloned().collect();
+        let config = Config {
+            dialect: stage.upstream.dialect(),
+            load: Arrival::Concurrency(stage.scenario.ask.concurrency.unwrap_or(1) as usize),
+            limit: Limit::Requests(asked.len() as u64),
+            extra_body,
+            interrupt: Arc::clone(interrupt),
+            ..Config::new(target.url.clone(), Arc::new(asked), Arc::clone(tokenizer))
+        };
+        let run = bench::run(&config)?;
+        ensure!(!run.interrupted, "interrupted");
+        let places = replies.iter_mut().skip(first).step_by(each);
+        for (place, record) in places.zip(&run.records) {
+            *place = Some(Reply::of(record));
+        }
+    }
     if let Some(server) = target.server {
         server.stop()?;
     }
-    let reply = |record: &crate::record::Record| Reply {
-        content: record.content.to_string(),
-        reasoning: record.reasoning.to_string(),
-        has_tool_calls: record.tool_calls,
-        has_failed: !record.is_completed(),
-    };
-    Ok(Ok(run.records.iter().map(reply).collect()))
+    let replies: Option<Vec<Reply>> = replies.into_iter().collect();
+    replies.map(Ok).context("a request has no record")
+}
+
+impl Reply {
+    fn of(record: &Record) -> Self {
+        Self {
+            content: record.content.to_string(),
+            reasoning: record.reasoning.to_string(),
+            has_tool_calls: record.tool_calls,
+            has_failed: !record.is_completed(),
+        }
+    }
 }
 
 /// How many replies are the same, and the first that is not.

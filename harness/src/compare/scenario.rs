@@ -99,6 +99,19 @@ pub(super) struct Answer {
     pub(super) failed: bool,
 }
 
+impl Answer {
+    /// What is said, if there is nothing more to its script.
+    pub(super) fn text(&self) -> Option<&str> {
+        let script = self.script.as_ref()?.as_object()?;
+        let [choice] = &script.get("choices")?.as_array()?[..] else {
+            return None;
+        };
+        let choice = choice.as_object()?;
+        let is_plain = script.len() == 1 && choice.len() == 1;
+        choice.get("text")?.as_str().filter(|_| is_plain)
+    }
+}
+
 /// Quantities that are left out.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

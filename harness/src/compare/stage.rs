@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use super::scenario::{Need, Scenario};
+use serde_json::Value;
+
+use super::scenario::{Answer, Need, Scenario};
 use super::stated::Speech;
 use crate::bench::Dialect;
 use crate::real::{Recipe, Server};
@@ -53,6 +55,27 @@ impl Stage<'_> {
             Some((need, _)) => Err(format!("{name} has no flag for {need}")),
             None => Ok(speech),
         }
+    }
+
+    /// The member of a request that makes the server say each answer of the scenario, and the grammars that
+    /// do so, in the answers' order; none if it takes none, or the scenario is about more than texts.
+    pub(super) fn pins(&self) -> Option<(&str, Vec<String>)> {
+        let Upstream::Recipe { recipe, .. } = self.upstream else {
+            return None;
+        };
+        let plays = |need: &str| recipe.plays.contains_key(need);
+        let needs = self.scenario.server_needs();
+        let mut needs = needs.iter();
+        if !needs.all(|(need, _)| matches!(*need, "pace" | "parallel") || plays(need)) {
+            return None;
+        }
+        let grammar = |answer: &Answer| {
+            // GBNF's texts are written as JSON's.
+            let text = Value::from(answer.text()?);
+            Some(format!("root ::= {text}"))
+        };
+        let grammars = self.scenario.answers.iter().map(grammar);
+        Some((recipe.pins.as_deref()?, grammars.collect::<Option<_>>()?))
     }
 
     /// Tokens at the end of a script that the server's usage leaves out.
@@ -154,5 +177,40 @@ impl Upstream {
             Self::Recipe { name, .. } => name,
             Self::Url(url) => url,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenario::find;
+    use super::*;
+
+    fn pins(server: &str, scenario: &str) -> Option<(String, Vec<String>)> {
+        let upstream = Upstream::Recipe {
+            name: server.to_owned(),
+            recipe: Box::new(Recipe::named(server).unwrap()),
+            values: Values::new(),
+        };
+        let scenario = find(Some(scenario)).unwrap().remove(0);
+        let stage = Stage {
+            upstream: &upstream,
+            scenario: &scenario,
+        };
+        let (member, grammars) = stage.pins()?;
+        Some((member.to_owned(), grammars))
+    }
+
+    #[test]
+    fn a_grammar_pins_what_is_a_text_alone() {
+        let plain = [
+            r#"root ::= "Hello, world! How are you?""#,
+            r#"root ::= "I am a stub, and I know what I say.""#,
+        ];
+        let expected = ("grammar".to_owned(), plain.map(str::to_owned).into());
+        assert_eq!(pins("llama.cpp", "plain"), Some(expected));
+        for scenario in ["error-mid", "reasoning", "tools", "cut"] {
+            assert_eq!(pins("llama.cpp", scenario), None, "{scenario}");
+        }
+        assert_eq!(pins("stub:vllm", "plain"), None);
     }
 }
