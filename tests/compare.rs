@@ -357,12 +357,12 @@ fn stubs_of_the_same_scripts_reply_the_same() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// The command against a `llama-server` that is this script.
-fn llama(name: &str, script: &str) -> Output {
+/// The command against this server and a `llama-server` that is this script.
+fn llama(name: &str, before: &str, script: &str) -> Output {
     let folder = Folder::new(name);
-    let server = format!("llama.cpp={}", program(&folder, script));
+    let servers = format!("{before}llama.cpp={}", program(&folder, script));
     let flags = [
-        "--client", "native", "--server", &server, "--model", "m.gguf",
+        "--client", "native", "--server", &servers, "--model", "m.gguf",
     ];
     compare(&[&flags[..], &["--scenario", "plain", "--format", "json"]].concat())
 }
@@ -371,7 +371,7 @@ fn llama(name: &str, script: &str) -> Output {
 fn a_server_without_a_truth_file_is_held_against_the_scenario() {
     // Its words are `--host 127.0.0.1 --port PORT --model m.gguf`.
     let script = format!("#!/bin/sh\nexec {STUBLINE} serve echo --port $4 --model $6\n");
-    let output = llama("llama", &script);
+    let output = llama("llama", "", &script);
     let report = json(&output);
     let rows = report["audits"][0]["rows"].as_array().unwrap();
     let rows: Vec<(&str, &str)> = rows
@@ -395,13 +395,15 @@ fn a_server_without_a_truth_file_is_held_against_the_scenario() {
 }
 
 #[test]
-fn a_server_that_does_not_start_fails_with_its_last_lines() {
-    let output = llama(
-        "dead",
-        "#!/bin/sh\necho loading $6; echo no such model >&2; exit 1\n",
-    );
+fn a_server_that_does_not_start_fails_with_its_last_lines_after_what_was_found() {
+    let script = "#!/bin/sh\necho loading $6; echo no such model >&2; exit 1\n";
+    let output = llama("dead", "stub:echo,", script);
     let line = String::from_utf8(output.stderr.clone()).unwrap();
     let told = "the server llama.cpp did not start: loading m.gguf | no such model\n";
     assert_eq!(output.status.code(), Some(1), "{line}");
     assert!(line.ends_with(told), "{line}");
+    let report = json(&output);
+    let audits = report["audits"].as_array().unwrap();
+    assert_eq!(audits.len(), 1);
+    assert_eq!(audits[0]["server"], "stub:echo");
 }

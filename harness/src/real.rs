@@ -20,8 +20,8 @@ use crate::install;
 use crate::words::{Values, filled};
 
 const SERVERS: &str = include_str!("../servers.toml");
-/// A control plane that imports much on a slow disk, or a model that is read, is still starting.
-const START_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long a server may take to get ready: one that imports much from a slow disk, or reads a model, is starting.
+pub(crate) const START_LIMIT: &str = "2m";
 /// How long a port may stay taken when its server is gone.
 const PORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Files that whoever starts a server may name.
@@ -34,6 +34,9 @@ const LISTENING: &str = "listening on ";
 pub struct Recipe {
     #[serde(skip)]
     name: String,
+    /// How long it may take to get ready, [`START_LIMIT`] where nobody says.
+    #[serde(skip, default = "start_limit")]
+    pub(crate) start_limit: Duration,
     #[serde(default)]
     install: Vec<Vec<String>>,
     python: Option<String>,
@@ -56,6 +59,10 @@ pub struct Recipe {
     /// The words that scenarios need added to `start`, by what is needed.
     #[serde(default)]
     pub(crate) plays: BTreeMap<String, Vec<String>>,
+}
+
+fn start_limit() -> Duration {
+    humantime::parse_duration(START_LIMIT).unwrap_or_default()
 }
 
 /// When a server serves.
@@ -163,16 +170,17 @@ impl Recipe {
             group: Group::start(&mut command, log)?,
             url: format!("http://127.0.0.1:{port}"),
         };
-        let until = Instant::now() + START_TIMEOUT;
+        let until = Instant::now() + self.start_limit;
         while !self.is_ready(&mut server)? {
             ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
             let late = Instant::now() > until;
             if late || server.group.ended()?.is_some() {
                 let (name, said) = (&self.name, server.group.last_lines());
                 let what = if late {
-                    "is not ready in time"
+                    let limit = humantime::format_duration(self.start_limit);
+                    format!("was not ready within {limit}")
                 } else {
-                    "did not start"
+                    "did not start".into()
                 };
                 bail!("the server {name} {what}: {said}");
             }
@@ -326,8 +334,13 @@ mod tests {
     }
 
     fn launch(script: &str) -> anyhow::Result<Server> {
+        launch_within(start_limit(), script)
+    }
+
+    fn launch_within(start_limit: Duration, script: &str) -> anyhow::Result<Server> {
         let log = std::env::temp_dir().join(format!("server-{:x}.log", fastrand::u64(..)));
-        let recipe = recipe(r#"["sh", "-c", "{program}"]"#, "listening");
+        let mut recipe = recipe(r#"["sh", "-c", "{program}"]"#, "listening");
+        recipe.start_limit = start_limit;
         let values = Values::from([("program", script.to_owned())]);
         let server = recipe.launch(&[], values, &log, &AtomicBool::new(false));
         std::fs::remove_file(log).unwrap();
@@ -352,6 +365,15 @@ mod tests {
             error.to_string(),
             "the server  did not start: no port | left"
         );
+    }
+
+    #[test]
+    fn a_server_that_never_gets_ready_is_told_and_ended() {
+        let script = "echo loading; exec tail -f /dev/null";
+        let error = launch_within(Duration::ZERO, script).unwrap_err();
+        let error = error.to_string();
+        let (told, _) = error.split_once(": ").unwrap();
+        assert_eq!(told, "the server  was not ready within 0s");
     }
 
     #[test]

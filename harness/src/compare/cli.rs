@@ -18,7 +18,7 @@ use super::{print, replies, scenario};
 use crate::cli::Format;
 use crate::error::UsageError;
 use crate::http::Target;
-use crate::real::Recipe;
+use crate::real::{Recipe, START_LIMIT};
 
 /// Arguments of `stubline compare`.
 #[derive(clap::Args, Debug)]
@@ -58,6 +58,9 @@ pub struct Args {
     /// How long a client may take for a scenario before it is ended
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::cli::duration)]
     time_limit: Duration,
+    /// How long a server may take to get ready
+    #[arg(long, value_name = "TIME", default_value = START_LIMIT, value_parser = crate::cli::duration)]
+    start_limit: Duration,
     /// Keep the files of each run here: logs, data sets, reports, truth
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -81,38 +84,34 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
     }
     let known = Known::embedded()?;
     let interrupt = Arc::new(AtomicBool::new(false));
-    let mut audits = if let Some(against) = &args.against {
-        args.held_against(against, &interrupt)?
+    let mut audits = Vec::new();
+    let played = if let Some(against) = &args.against {
+        args.hold_against(against, &interrupt, &mut audits)
     } else {
-        let plan = args.plan()?;
-        crate::cli::end_at_signal(&interrupt, || {})?;
-        plan.play(&known, &interrupt)?
+        args.play(&known, &interrupt, &mut audits)
     };
-    let skips: Option<Vec<&str>> = audits
-        .iter()
-        .map(|audit| audit.skipped.as_deref())
-        .collect();
-    if let Some(reason) = skips.and_then(|reasons| reasons.first().copied()) {
-        return Err(UsageError(format!("no scenario can be played: {reason}")).into());
+    // What was found before a failure is told first.
+    if !audits.is_empty() {
+        let differs = args.report(&known, audits, out);
+        played?;
+        return differs.map(u8::from);
     }
-    let scenarios = scenario::find(None)?;
-    let scenarios: Vec<&str> = scenarios.iter().map(|known| &*known.name).collect();
-    known.apply(&mut audits, &scenarios);
-    if let Some(path) = &args.junit {
-        std::fs::write(path, print::junit(&audits))
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
-    let printed = match args.format {
-        Format::Json => print::json(&audits),
-        Format::Table => print::text(&audits),
-    };
-    out.write_all(printed.as_bytes())
-        .context("failed to print the report")?;
-    let mut rows = audits.iter().flat_map(|audit| &audit.rows);
-    Ok(u8::from(rows.any(|row| row.verdict == Verdict::Differ)))
+    played?;
+    Ok(0)
 }
 
 impl Args {
+    fn play(
+        &self,
+        known: &Known,
+        interrupt: &Arc<AtomicBool>,
+        audits: &mut Vec<Audit>,
+    ) -> anyhow::Result<()> {
+        let plan = self.plan()?;
+        crate::cli::end_at_signal(interrupt, || {})?;
+        plan.play(known, interrupt, audits)
+    }
+
     fn plan(&self) -> anyhow::Result<Plan> {
         let runners = self.client.iter().map(|spec| runner(spec));
         let upstreams = self.server.iter().map(|spec| self.upstream(spec));
@@ -134,21 +133,52 @@ impl Args {
     }
 
     /// The servers' replies, held against those of another.
-    fn held_against(
+    fn hold_against(
         &self,
         against: &str,
         interrupt: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Vec<Audit>> {
+        audits: &mut Vec<Audit>,
+    ) -> anyhow::Result<()> {
         let against = self.upstream(against)?;
         let upstreams = self.server.iter().map(|spec| self.upstream(spec));
         let upstreams = upstreams.collect::<anyhow::Result<Vec<_>>>()?;
         let scenarios = scenario::find(self.scenario.as_deref())?;
         crate::cli::end_at_signal(interrupt, || {})?;
-        let mut audits = Vec::new();
         for upstream in &upstreams {
-            audits.extend(replies::hold(upstream, &against, &scenarios, interrupt)?);
+            replies::hold(upstream, &against, &scenarios, interrupt, audits)?;
         }
-        Ok(audits)
+        Ok(())
+    }
+
+    /// Prints what was found and says whether something differs.
+    fn report(
+        &self,
+        known: &Known,
+        mut audits: Vec<Audit>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<bool> {
+        let skips: Option<Vec<&str>> = audits
+            .iter()
+            .map(|audit| audit.skipped.as_deref())
+            .collect();
+        if let Some(reason) = skips.and_then(|reasons| reasons.first().copied()) {
+            return Err(UsageError(format!("no scenario can be played: {reason}")).into());
+        }
+        let scenarios = scenario::find(None)?;
+        let scenarios: Vec<&str> = scenarios.iter().map(|known| &*known.name).collect();
+        known.apply(&mut audits, &scenarios);
+        if let Some(path) = &self.junit {
+            std::fs::write(path, print::junit(&audits))
+                .with_context(|| format!("failed to write {}", path.display()))?;
+        }
+        let printed = match self.format {
+            Format::Json => print::json(&audits),
+            Format::Table => print::text(&audits),
+        };
+        out.write_all(printed.as_bytes())
+            .context("failed to print the report")?;
+        let mut rows = audits.iter().flat_map(|audit| &audit.rows);
+        Ok(rows.any(|row| row.verdict == Verdict::Differ))
     }
 
     fn upstream(&self, spec: &str) -> anyhow::Result<Upstream> {
@@ -157,7 +187,8 @@ impl Args {
             return Ok(Upstream::Url(spec.to_owned()));
         }
         let (name, path) = named(spec);
-        let recipe = Recipe::named(name)?;
+        let mut recipe = Recipe::named(name)?;
+        recipe.start_limit = self.start_limit;
         let mut values = recipe.programs(path)?;
         values.extend(self.model.clone().map(|model| ("model", model)));
         Ok(Upstream::Recipe {

@@ -69,14 +69,18 @@ pub(super) struct Audit {
 }
 
 impl Plan {
-    /// Plays all.
+    /// Plays all, and adds what came of each to `audits`.
     ///
     /// # Errors
     /// A server fails, or somebody interrupts; nothing that was started is left.
-    pub(super) fn play(&self, known: &Known, interrupt: &AtomicBool) -> anyhow::Result<Vec<Audit>> {
+    pub(super) fn play(
+        &self,
+        known: &Known,
+        interrupt: &AtomicBool,
+        audits: &mut Vec<Audit>,
+    ) -> anyhow::Result<()> {
         let folders = Folders::new()?;
         let tokenizer = gap::tokenizer(TOKENIZER)?;
-        let mut audits = Vec::new();
         for runner in &self.runners {
             for upstream in &self.upstreams {
                 for scenario in &self.scenarios {
@@ -96,7 +100,7 @@ impl Plan {
                 }
             }
         }
-        Ok(audits)
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ struct Reply {
     has_failed: bool,
 }
 
-/// Asks `upstream` and `against` the same, scenario by scenario.
+/// Asks `upstream` and `against` the same, scenario by scenario, and adds what came of it to `audits`.
 ///
 /// # Errors
 /// A server fails, or somebody interrupts; nothing that was started is left.
@@ -42,10 +42,10 @@ pub(super) fn hold(
     against: &Upstream,
     scenarios: &[Scenario],
     interrupt: &Arc<AtomicBool>,
-) -> anyhow::Result<Vec<Audit>> {
+    audits: &mut Vec<Audit>,
+) -> anyhow::Result<()> {
     let folders = Folders::new()?;
     let tokenizer = Arc::new(gap::tokenizer(TOKENIZER)?);
-    let mut audits = Vec::new();
     for scenario in scenarios {
         let mut audit = Audit {
             client: format!("replies of {}", upstream.name()),
@@ -67,7 +67,7 @@ pub(super) fn hold(
         }
         audits.push(audit);
     }
-    Ok(audits)
+    Ok(())
 }
 
 /// What a server replies to a scenario's prompts, in their order, or why it cannot play them.
