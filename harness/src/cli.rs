@@ -18,6 +18,7 @@ use crate::arrival::Arrival;
 use crate::bench::{self, Config, Dialect, Limit, TokenCountSource};
 use crate::dataset::{self, Sample};
 use crate::error::UsageError;
+use crate::files;
 use crate::report::{self, Summary};
 use crate::stub::Stub;
 
@@ -171,6 +172,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     if let Some(stub) = &stub {
         config.url.clone_from(&stub.url);
     }
+    files::raise_limit();
     end_at_signal(&config.interrupt, || exit_now())?;
     let run = bench::run(&config)?;
     drop(stub);

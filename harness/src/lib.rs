@@ -17,6 +17,7 @@ pub mod count;
 pub mod cpu;
 pub mod dataset;
 mod error;
+pub mod files;
 pub mod gap;
 mod group;
 mod http;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use harness::UsageError;
 use harness::cli::{Format, duration};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::external::Client;
 use crate::measure::{self, Settings};
@@ -110,7 +109,8 @@ pub fn run(args: &Args, out: &mut impl std::io::Write) -> anyhow::Result<u8> {
         let wrong = |error| UsageError(format!("--report-dir {}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(wrong)?;
     }
-    open_many_files();
+    // Thousands of connections need a file descriptor each, on both sides.
+    harness::files::raise_limit();
     let roofline = measure::measure(&scenario, &settings, &mut show)?;
     show("");
     let report = Report::new(&args.scenario, &scenario, &settings, &roofline);
@@ -201,18 +201,6 @@ impl Args {
             trial: scenario.window * 4,
             duration: self.duration,
         })
-    }
-}
-
-/// Thousands of connections need a file descriptor each, on both sides.
-fn open_many_files() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, all) {
-        tracing::debug!("the limit of open files stays as it is: {error}");
     }
 }
 

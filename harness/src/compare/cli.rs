@@ -17,6 +17,7 @@ use super::stage::Upstream;
 use super::{print, replies, scenario};
 use crate::cli::Format;
 use crate::error::UsageError;
+use crate::files;
 use crate::http::Target;
 use crate::real::{Recipe, START_LIMIT};
 
@@ -84,6 +85,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<u8> {
     }
     let known = Known::embedded()?;
     let interrupt = Arc::new(AtomicBool::new(false));
+    files::raise_limit();
     let mut audits = Vec::new();
     let played = if let Some(against) = &args.against {
         args.hold_against(against, &interrupt, &mut audits)

@@ -1,8 +1,10 @@
 //! A client's report, read as its table tells.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::Context as _;
+use regex::{Captures, Regex};
 use serde_json::Value as Json;
 
 use super::client::{Client, Join, Reading, Samples, Take, Unit};
@@ -93,9 +95,21 @@ fn read_samples(table: &Samples, dir: &Path) -> anyhow::Result<Vec<Sample>> {
 fn documents(path: &Path) -> anyhow::Result<Vec<Json>> {
     let name = path.file_name().unwrap_or_default().display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("no report {name}"))?;
+    let text = finite(&text)?;
     let parsed = serde_json::Deserializer::from_str(&text).into_iter();
     let parsed: Result<Vec<Json>, _> = parsed.collect();
     parsed.with_context(|| format!("{name} is no JSON"))
+}
+
+/// The same with `null` for what Python writes where a number is none, such as an unlimited rate.
+fn finite(text: &str) -> anyhow::Result<Cow<'_, str>> {
+    let words = Regex::new(r#""(?:[^"\\]|\\.)*"|-?Infinity|NaN"#)?;
+    Ok(
+        words.replace_all(text, |word: &Captures<'_>| match &word[0] {
+            text if text.starts_with('"') => text.to_owned(),
+            _ => "null".to_owned(),
+        }),
+    )
 }
 
 /// What a pointer finds; `*` is every item of a list or an object.
@@ -256,6 +270,13 @@ mod tests {
         ] {
             assert_eq!(value(&report, &reading(text), 4.0), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_null() {
+        let text = r#"{"a": NaN, "b": [-Infinity,Infinity], "c \"NaN": "NaN\\", "d": NaN}"#;
+        let expected = r#"{"a": null, "b": [null,null], "c \"NaN": "NaN\\", "d": null}"#;
+        assert_eq!(finite(text).unwrap(), expected);
     }
 
     #[test]
