@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const STUBLINE: &str = env!("CARGO_BIN_EXE_stubline");
 const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/harness/scenarios/compare");
@@ -26,7 +26,7 @@ fn compare(flags: &[&str]) -> Output {
     command(flags).output().unwrap()
 }
 
-fn json(output: &Output) -> Value {
+fn report_of(output: &Output) -> Value {
     let told = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
@@ -58,7 +58,7 @@ fn agrees(server: &str) -> BTreeSet<String> {
     let junit = folder.join("compare.xml");
     let flags = ["--client", "native", "--server", server, "--format", "json"];
     let output = compare(&[&flags[..], &["--junit", &junit]].concat());
-    let report = json(&output);
+    let report = report_of(&output);
     let audits = report["audits"].as_array().unwrap();
     let rows = || {
         audits.iter().flat_map(|audit| {
@@ -148,55 +148,50 @@ fn our_client_agrees_with_recorded_bytes() {
 fn what_makes_no_sense_is_refused_in_a_line() {
     for (flags, told) in [
         (
-            &["--client", "nobody", "--server", "stub:vllm"][..],
+            "--client nobody --server stub:vllm",
             "there is no client \"nobody\"",
         ),
         (
-            &["--client", "native", "--server", "nobody"],
+            "--client native --server nobody",
             "there is no server \"nobody\"",
         ),
         (
-            &["--client", "native=/nowhere", "--server", "stub:vllm"],
-            "/nowhere does not exist",
+            "--client native=/nowhere --server stub:vllm",
+            "native: there is no /nowhere",
         ),
         (
-            &[
-                "--client",
-                "native",
-                "--server",
-                "stub:vllm",
-                "--scenario",
-                "nobody",
-            ],
+            "--client native --server stub:vllm --scenario nobody",
             "no such scenario",
         ),
-        (&["--client", "native"], "--server"),
-        (&["--server", "stub:vllm"], "--client"),
+        ("--client native", "--server"),
+        ("--server stub:vllm", "--client"),
         (
-            &[
-                "--client",
-                "native",
-                "--server",
-                "stub:vllm",
-                "--against",
-                "stub:echo",
-            ],
+            "--client native --server stub:vllm --against stub:echo",
             "cannot be used with",
         ),
         (
-            &["--server", "stub:vllm", "--against", "stub:echo"],
+            "--server stub:vllm --against stub:echo",
             "stub:echo plays no scripts",
         ),
         (
-            &["--client", "native,native", "--server", "stub:vllm"],
+            "--client native,native --server stub:vllm",
             "name each one once",
         ),
         (
-            &["--client", "native", "--server", "llama.cpp"],
-            "say what model is",
+            "--client native --server llama.cpp=/bin/sh",
+            "say what llama.cpp loads with --model",
+        ),
+        (
+            "--client native --server llama.cpp=no-such-program",
+            "llama.cpp: there is no no-such-program",
+        ),
+        (
+            "--client mlperf=/bin/false --server stub:vllm",
+            "mlperf does not tell its version: it said nothing",
         ),
     ] {
-        let output = compare(flags);
+        let flags: Vec<&str> = flags.split(' ').collect();
+        let output = compare(&flags);
         let line = String::from_utf8(output.stderr.clone()).unwrap();
         let last = line.lines().last().unwrap();
         assert_eq!(output.status.code(), Some(2), "{line}");
@@ -245,7 +240,7 @@ fn a_client_that_hangs_is_ended_with_all_that_it_started() {
     ];
     let output = compare(&[&flags[..], &["--time-limit", "300ms", "--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(1));
-    let report = json(&output);
+    let report = report_of(&output);
     let audit = &report["audits"][0];
     assert_eq!(audit["version"], "9.9");
     let [row] = &audit["rows"].as_array().unwrap()[..] else {
@@ -308,7 +303,7 @@ fn a_client_without_a_report_is_told_with_its_last_words() {
     let folder = Folder::new("fails");
     let client = client(
         &folder,
-        "#!/bin/sh\necho version; echo no tokenizer >&2; exit 3\n",
+        "#!/bin/sh\necho version; [ $1 = --version ] || { echo no tokenizer >&2; exit 3; }\n",
     );
     let flags = [
         "--client",
@@ -323,7 +318,7 @@ fn a_client_without_a_report_is_told_with_its_last_words() {
     assert_eq!(output.status.code(), Some(1), "{table}");
     assert!(table.contains("DIFFER plain: right is: "), "{table}");
     let output = compare(&[&flags[..], &["--format", "json"]].concat());
-    let row = &json(&output)["audits"][0]["rows"][0]["client"];
+    let row = &report_of(&output)["audits"][0]["rows"][0]["client"];
     let row = row.as_str().unwrap();
     assert!(row.starts_with("no report result_summary.json: "), "{row}");
     assert!(
@@ -343,7 +338,7 @@ fn stubs_of_the_same_scripts_reply_the_same() {
         "json",
     ];
     let output = compare(&[&flags[..], &["--scenario", "e*"]].concat());
-    let report = json(&output);
+    let report = report_of(&output);
     let rows = report["audits"].as_array().unwrap().iter();
     let rows: Vec<&Value> = rows.map(|audit| &audit["rows"][0]).collect();
     assert_eq!(rows.len(), 3, "{report}");
@@ -372,7 +367,7 @@ fn a_server_without_a_truth_file_is_held_against_the_scenario() {
     // Its words are `--host 127.0.0.1 --port PORT --model m.gguf`.
     let script = format!("#!/bin/sh\nexec {STUBLINE} serve echo --port $4 --model $6\n");
     let output = llama("llama", "", &script);
-    let report = json(&output);
+    let report = report_of(&output);
     let rows = report["audits"][0]["rows"].as_array().unwrap();
     let rows: Vec<(&str, &str)> = rows
         .iter()
@@ -402,8 +397,17 @@ fn a_server_that_does_not_start_fails_with_its_last_lines_after_what_was_found()
     let told = "the server llama.cpp did not start: loading m.gguf | no such model\n";
     assert_eq!(output.status.code(), Some(1), "{line}");
     assert!(line.ends_with(told), "{line}");
-    let report = json(&output);
+    let report = report_of(&output);
     let audits = report["audits"].as_array().unwrap();
-    assert_eq!(audits.len(), 1);
-    assert_eq!(audits[0]["server"], "stub:echo");
+    let ends: Vec<(&Value, &Value)> = audits
+        .iter()
+        .map(|audit| (&audit["server"], &audit["rows"][0]["verdict"]))
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            (&json!("stub:echo"), &json!("agree")),
+            (&json!("llama.cpp"), &json!("differ"))
+        ]
+    );
 }

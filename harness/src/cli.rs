@@ -195,7 +195,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 /// Whoever signals a process and then its group means one signal.
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
-/// Ends the run at the first SIGINT or SIGTERM; what is done `again` at each later one may end the process.
+/// Ends the run at the first SIGINT, SIGTERM or SIGHUP; what is done `again` at each later one may end the process.
 pub(crate) fn end_at_signal(
     interrupt: &Arc<AtomicBool>,
     again: impl Fn() + Send + 'static,
@@ -205,9 +205,10 @@ pub(crate) fn end_at_signal(
         .build()?;
     let interrupt = Arc::clone(interrupt);
     let entered = runtime.enter();
-    let (mut int, mut term) = (
+    let (mut int, mut term, mut hangup) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
     );
     drop(entered);
     std::thread::spawn(move || {
@@ -216,6 +217,7 @@ pub(crate) fn end_at_signal(
                 tokio::select! {
                     _ = int.recv() => {}
                     _ = term.recv() => {}
+                    _ = hangup.recv() => {}
                 }
             });
         };

@@ -53,8 +53,8 @@ impl Group {
         last_lines(&self.said())
     }
 
-    /// Asks all to stop, and kills those that take too long or stay behind.
-    pub(crate) fn stop(&mut self) {
+    /// Asks all to stop, and kills those that take too long or stay behind; how the first one ended.
+    pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.signal(Signal::TERM);
         }
@@ -64,13 +64,13 @@ impl Group {
             }
             std::thread::sleep(POLL);
         }
-        self.kill();
+        self.kill()
     }
 
     /// Kills all at once.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
-        let _ = self.child.wait();
+        self.child.wait().ok()
     }
 
     fn signal(&self, signal: Signal) {

@@ -129,6 +129,11 @@ impl Recipe {
         programs(&self.name, &self.install, self.program.as_deref(), given)
     }
 
+    /// Somebody must say what it loads.
+    pub(crate) fn wants_model(&self) -> bool {
+        self.model.is_none() && self.start.iter().any(|word| word.contains("{model}"))
+    }
+
     /// Starts it with `python`, says what it says to `log`, and waits until it is ready.
     ///
     /// # Errors
@@ -224,20 +229,22 @@ pub(crate) fn programs(
         ("stubline", ours.display().to_string()),
         ("worker", beside.display().to_string()),
     ]);
-    if let Some(program) = program {
-        values.insert("program", program.into());
-    }
     let folder = match given {
-        // Clients run in folders of their own, so paths are whole; a name is looked for in PATH.
-        Some(program) if !program.is_dir() => {
-            let path = program.exists().then(|| std::path::absolute(program));
-            let path = path.transpose()?.unwrap_or_else(|| program.to_owned());
-            values.insert("program", path.display().to_string());
+        Some(folder) if folder.is_dir() => std::path::absolute(folder)?,
+        Some(program) => {
+            let told = || UsageError(format!("{name}: there is no {}", program.display()));
+            values.insert("program", executable(program).ok_or_else(told)?);
             return Ok(values);
         }
-        Some(folder) => std::path::absolute(folder)?,
-        None if steps.is_empty() => return Ok(values),
-        None => install::cache()?.join(name),
+        None if !steps.is_empty() => install::cache()?.join(name),
+        None => {
+            if let Some(program) = program {
+                let told = || UsageError(format!("there is no {program}: say {name}=PATH"));
+                let path = executable(Path::new(program)).ok_or_else(told)?;
+                values.insert("program", path);
+            }
+            return Ok(values);
+        }
     };
     if given.is_none() && !install::is_installed(steps, &folder) {
         let told = format!(
@@ -252,6 +259,18 @@ pub(crate) fn programs(
     values.insert("python", install::python(&folder).display().to_string());
     values.insert("bin", bin.display().to_string());
     Ok(values)
+}
+
+/// A program's whole path, since clients run in folders of their own; a name is looked for in PATH.
+fn executable(program: &Path) -> Option<String> {
+    let path = if program.components().count() > 1 || program.exists() {
+        Some(std::path::absolute(program).ok()?)
+    } else {
+        let folders = std::env::var_os("PATH")?;
+        let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(program));
+        paths.find(|path| path.is_file())
+    };
+    Some(path.filter(|path| path.is_file())?.display().to_string())
 }
 
 /// A server that is stopped when this is dropped.
@@ -285,16 +304,16 @@ impl Server {
         })
     }
 
-    /// Stops it.
+    /// Stops it, and says whether it ended with success.
     ///
     /// # Errors
     /// It had ended by itself, or its port is still taken; its last words are in the error.
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(&mut self) -> anyhow::Result<bool> {
         if let Some(status) = self.group.ended()? {
             let said = self.group.last_lines();
             bail!("the server had ended with {status}: {said}");
         }
-        self.group.stop();
+        let status = self.group.stop();
         let address = Target::parse(&self.url)?.address;
         let until = Instant::now() + PORT_TIMEOUT;
         while TcpListener::bind(address).is_err() {
@@ -306,7 +325,12 @@ impl Server {
             );
             std::thread::sleep(POLL);
         }
-        Ok(())
+        Ok(status.is_some_and(|status| status.success()))
+    }
+
+    /// The end of what it has said, in one line.
+    pub(crate) fn last_lines(&self) -> String {
+        self.group.last_lines()
     }
 }
 

@@ -53,17 +53,23 @@ pub struct Args {
     /// Name the clients, servers and scenarios, and run nothing
     #[arg(long)]
     list: bool,
-    /// What real servers load: a folder, a file or a name
+    /// What real servers load: a folder, a file or a name; what a server of a URL is asked for
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// How long a client may take for a scenario before it is ended
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::cli::duration)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "2m",
+        conflicts_with = "against",
+        value_parser = crate::cli::duration
+    )]
     time_limit: Duration,
     /// How long a server may take to get ready
     #[arg(long, value_name = "TIME", default_value = START_LIMIT, value_parser = crate::cli::duration)]
     start_limit: Duration,
     /// Keep the files of each run here: logs, data sets, reports, truth
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "against")]
     keep: Option<PathBuf>,
     /// Write the verdicts here for CI
     #[arg(long, value_name = "FILE")]
@@ -130,6 +136,7 @@ impl Args {
             upstreams: upstreams.collect::<anyhow::Result<_>>()?,
             runners: runners.collect::<anyhow::Result<_>>()?,
             time_limit: self.time_limit,
+            model: self.model.clone(),
             keep,
         })
     }
@@ -192,7 +199,13 @@ impl Args {
         let mut recipe = Recipe::named(name)?;
         recipe.start_limit = self.start_limit;
         let mut values = recipe.programs(path)?;
-        values.extend(self.model.clone().map(|model| ("model", model)));
+        match &self.model {
+            Some(model) => _ = values.insert("model", model.clone()),
+            None if recipe.wants_model() => {
+                return Err(UsageError(format!("say what {name} loads with --model")).into());
+            }
+            None => {}
+        }
         Ok(Upstream::Recipe {
             name: name.to_owned(),
             recipe: Box::new(recipe),
@@ -211,10 +224,6 @@ fn named(spec: &str) -> (&str, Option<&Path>) {
 
 fn runner(spec: &str) -> anyhow::Result<Runner> {
     let (name, path) = named(spec);
-    let missing = path.filter(|path| !path.exists());
-    if let Some(path) = missing {
-        return Err(UsageError(format!("{spec}: {} does not exist", path.display())).into());
-    }
     let client = Client::named(name)?;
     let programs = client.programs(path)?;
     let version = client.version(&programs)?;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::quantity::{Basis, Quantity};
 use super::scenario::Scenario;
 use crate::error::UsageError;
+use crate::group::last_lines;
 use crate::install;
 use crate::real;
 use crate::words::{Values, fill, filled};
@@ -176,6 +177,11 @@ impl Client {
         let mut command = self.process(&self.version, programs)?;
         let output = command.stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{} cannot be started", self.name))?;
+        if !output.status.success() {
+            let said = last_lines(&String::from_utf8_lossy(&output.stderr));
+            let told = format!("{} does not tell its version: {said}", self.name);
+            return Err(UsageError(told).into());
+        }
         let said = String::from_utf8_lossy(&output.stdout);
         let word = said
             .lines()
@@ -201,7 +207,6 @@ impl Client {
         let dataset = dir.join(self.dataset_file.as_deref().unwrap_or("dataset.jsonl"));
         std::fs::write(&dataset, self.lines(scenario)?)?;
         values.insert("dataset", dataset.display().to_string());
-        values.insert("folder", dir.display().to_string());
         let mut plays = Vec::new();
         for (need, _) in scenario.client_needs() {
             let words = self.plays.get(need).map_or(&[][..], Vec::as_slice);

@@ -107,7 +107,7 @@ impl Exchange {
             prompt_tokens: line.prompt_tokens,
             usage_tokens: usage,
             text_tokens: statement
-                .filter(|_| !is_cut)
+                .filter(|_| !is_cut && !failed)
                 .and_then(|known| known.text_tokens),
             include_usage: is_taken.then_some(line.include_usage == Some(true)),
             connection: line.connection,

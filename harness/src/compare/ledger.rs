@@ -26,6 +26,7 @@ const ROUNDING: f64 = 1e-9;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) quantity: Key,
+    /// Of what is held request by request: how many were compared, and on the client's side how many agree.
     pub(super) truth: Value,
     pub(super) client: Value,
     /// Client less truth.
@@ -134,6 +135,12 @@ pub(super) fn rows(
     rows
 }
 
+/// What the client reports and the truth does not tell.
+pub(super) fn untold(truth: &Truth, reported: &Reported) -> Vec<Key> {
+    let keys = reported.values.iter().map(|(key, _)| *key);
+    keys.filter(|key| truth.value(*key).is_none()).collect()
+}
+
 /// What a difference of a quantity may be, from how exactly this run could be timed.
 fn tolerance(key: Key, scenario: &Scenario, truth: &Truth, noise: Noise) -> f64 {
     let is_open = scenario.ask.concurrency.is_none();
@@ -188,22 +195,23 @@ fn each(by: Join, samples: &[Sample], truth: &Truth) -> Vec<Row> {
         .collect();
     let completed = || samples.iter().filter(|sample| !sample.failed);
     let found: Vec<(&Sample, &Exchange)> = completed()
-        .filter_map(|sample| Some((sample, *known.get(&sample.key)?)))
+        .filter_map(|sample| Some((sample, *known.get(sample.key.as_ref()?)?)))
         .collect();
     let count = |count: usize| Value::number(float(count as u64));
     let key = Key::of(Quantity::Joined, None);
-    let mut rows = vec![Row::new(
-        key,
-        count(completed().count()),
-        count(found.len()),
-        0.0,
-    )];
+    // A client that reports no request at all is to have reported those that were answered.
+    let expected = match completed().count() {
+        0 => truth.completed().count(),
+        reported => reported,
+    };
+    let mut rows = vec![Row::new(key, count(expected), count(found.len()), 0.0)];
+    let answered: Vec<_> = found.iter().filter(|(_, one)| !one.failed).collect();
     let keys = samples.first().map_or(&[][..], |sample| &sample.values);
     for (at, (key, _)) in keys.iter().enumerate() {
-        if truth.value(*key).is_none() {
+        if truth.value(*key).is_none() || answered.is_empty() {
             continue;
         }
-        let of = |(sample, one): &(&Sample, &Exchange)| {
+        let of = |(sample, one): &&(&Sample, &Exchange)| {
             let truth = match key.quantity {
                 Quantity::Isl => one.prompt_tokens,
                 _ => one.output(key.basis),
@@ -211,7 +219,7 @@ fn each(by: Join, samples: &[Sample], truth: &Truth) -> Vec<Row> {
             let truth = Value::of(truth.map(float));
             Row::new(*key, truth, sample.values[at].1.clone(), 0.0)
         };
-        let compared: Vec<Row> = found.iter().map(of).collect();
+        let compared: Vec<Row> = answered.iter().map(of).collect();
         let agreeing = compared
             .iter()
             .filter(|row| row.verdict == Verdict::Agree)
@@ -283,7 +291,7 @@ mod tests {
             ..Key::of(Quantity::Osl, Some(Basis::Retokenized))
         };
         let sample = |key_of: &str, failed, osl| Sample {
-            key: sha256(key_of),
+            key: Some(sha256(key_of)),
             failed,
             values: vec![(key, Value::number(osl))],
         };

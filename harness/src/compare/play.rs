@@ -13,6 +13,7 @@ use vocab::Tokenizer;
 use super::client::Client;
 use super::known::Known;
 use super::ledger::{self, Noise, Row};
+use super::quantity::Key;
 use super::reported::Reported;
 use super::scenario::Scenario;
 use super::stage::{Stage, Upstream};
@@ -42,6 +43,8 @@ pub(super) struct Plan {
     pub(super) upstreams: Vec<Upstream>,
     pub(super) scenarios: Vec<Scenario>,
     pub(super) time_limit: Duration,
+    /// What a server of a URL is asked for, the first that it lists by default.
+    pub(super) model: Option<String>,
     /// Where the files of each run stay, if they are to.
     pub(super) keep: Option<PathBuf>,
 }
@@ -62,6 +65,8 @@ pub(super) struct Audit {
     pub(super) client_lacks: bool,
     /// What is left out, and why.
     pub(super) unjudged: Option<String>,
+    /// What the client reports and the server does not tell.
+    pub(super) untold: Vec<Key>,
     pub(super) noise: Noise,
     /// How often it was run until its times were not odd, or had been too often.
     pub(super) tries: u32,
@@ -96,7 +101,16 @@ impl Plan {
                     let dirs = (folders.path(TOKENIZER), dir);
                     let audit = || bout.audit(&tokenizer, &dirs, interrupt);
                     let audit = repeated(audit, |audit| known.has_odd_times(audit));
-                    audits.push(audit.with_context(|| bout.name())?);
+                    let audit = audit.with_context(|| bout.name());
+                    // Reports that are written have the failure, too.
+                    audits.push(match &audit {
+                        Ok(audit) => audit.clone(),
+                        Err(error) => Audit {
+                            rows: vec![Row::run(Some(format!("{error:#}")))],
+                            ..bout.blank()
+                        },
+                    });
+                    audit?;
                 }
             }
         }
@@ -164,13 +178,11 @@ impl Bout<'_> {
         let failure = self.run(command, dir, interrupt);
         let naps = witness.end();
         let failure = failure?;
-        if let Some(server) = target.server {
-            server.stop()?;
-        }
+        let truth = target.end()?;
         let echoed = |prompt: &str| Scenario::echoed(prompt, tokenizer);
         let uncounted = self.stage().uncounted();
         let stated = Stated::new(self.scenario, speech, uncounted, echoed);
-        let truth = match target.truth {
+        let truth = match truth {
             Some(path) => Truth::read(&path, &stated)?,
             None => Truth::stated(&stated),
         };
@@ -178,7 +190,7 @@ impl Bout<'_> {
             pacing_ns: truth.late_ns(),
             timer_ns: naps.latest_ns(truth.window().as_ref()),
         };
-        audit.rows = self.rows(failure, dir, &truth, audit.noise);
+        self.hold(&mut audit, failure, dir, &truth);
         Ok(audit)
     }
 
@@ -198,7 +210,8 @@ impl Bout<'_> {
         }
     }
 
-    fn rows(&self, failure: Option<String>, dir: &Path, truth: &Truth, noise: Noise) -> Vec<Row> {
+    /// Holds the client's report against the truth.
+    fn hold(&self, audit: &mut Audit, failure: Option<String>, dir: &Path, truth: &Truth) {
         let client = &self.runner.client;
         let reported = match failure {
             Some(failure) => Err(failure),
@@ -209,11 +222,11 @@ impl Bout<'_> {
             }),
         };
         match reported {
-            Err(failure) => vec![Row::run(Some(failure))],
+            Err(failure) => audit.rows = vec![Row::run(Some(failure))],
             Ok(reported) => {
-                let mut rows = vec![Row::run(None)];
-                rows.extend(ledger::rows(client, self.scenario, truth, &reported, noise));
-                rows
+                let rows = ledger::rows(client, self.scenario, truth, &reported, audit.noise);
+                audit.rows = std::iter::once(Row::run(None)).chain(rows).collect();
+                audit.untold = ledger::untold(truth, &reported);
             }
         }
     }
@@ -237,10 +250,14 @@ impl Bout<'_> {
     /// What stands for the names in the client's words.
     fn values(&self, url: &str, tokenizer: &str) -> anyhow::Result<Values> {
         let dialect = serde_json::to_value(self.upstream.dialect())?;
+        let model = match (self.upstream, &self.plan.model) {
+            (Upstream::Url(_), Some(model)) => model.clone(),
+            _ => Target::parse(url)?.first_model(None)?,
+        };
         let mut values = self.runner.programs.clone();
         values.extend([
             ("url", url.to_owned()),
-            ("model", Target::parse(url)?.first_model(None)?),
+            ("model", model),
             ("dialect", dialect.as_str().unwrap_or_default().to_owned()),
             ("requests", self.scenario.requests.to_string()),
             ("max_tokens", self.scenario.max_tokens.to_string()),

@@ -181,7 +181,11 @@ fn word(verdict: Verdict) -> &'static str {
 fn notes(text: &mut String, audits: &[Audit]) {
     let mut skips: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut untold: BTreeMap<Key, Vec<&str>> = BTreeMap::new();
     for audit in audits {
+        for key in &audit.untold {
+            untold.entry(*key).or_default().push(&audit.scenario);
+        }
         let (scenario, skipped) = (&audit.scenario, audit.skipped.as_ref());
         if let Some(reason) = skipped {
             skips.entry(reason).or_default().push(scenario);
@@ -205,6 +209,10 @@ fn notes(text: &mut String, audits: &[Audit]) {
     }
     for ((verdict, reason), rows) in reasons {
         writeln!(text, "{verdict}: {reason}: {}", rows.join(", ")).expect(TAKES_ALL);
+    }
+    for (key, scenarios) in untold {
+        let scenarios = scenarios.join(", ");
+        writeln!(text, "not told by the server: {key}: {scenarios}").expect(TAKES_ALL);
     }
     for (reason, scenarios) in skips {
         writeln!(text, "not played: {reason}: {}", scenarios.join(", ")).expect(TAKES_ALL);

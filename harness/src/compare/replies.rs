@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
+use serde_json::{Map, Value as Json};
 use vocab::Tokenizer;
 
 use super::ledger::Row;
@@ -47,7 +48,7 @@ pub(super) fn hold(
     let folders = Folders::new()?;
     let tokenizer = Arc::new(gap::tokenizer(TOKENIZER)?);
     for scenario in scenarios {
-        let mut audit = Audit {
+        let blank = Audit {
             client: format!("replies of {}", upstream.name()),
             server: against.name().to_owned(),
             scenario: scenario.name.clone(),
@@ -55,41 +56,60 @@ pub(super) fn hold(
             right: "says what the other says, and fails where it fails".into(),
             ..Audit::default()
         };
-        let of = |upstream: &Upstream, side: &str| -> anyhow::Result<Result<Vec<Reply>, String>> {
-            let stage = Stage { upstream, scenario };
-            let dir = folders.path(format!("{}-{side}", scenario.name));
-            let replies = replies(stage, &tokenizer, (&folders, &dir), interrupt);
-            replies.with_context(|| format!("{} {}", upstream.name(), scenario.name))
+        let [other, own] = [against, upstream].map(|upstream| Stage { upstream, scenario });
+        let bodies = bodies(other).and_then(|of_other| Ok((of_other, bodies(own)?)));
+        let (of_other, of_own) = match bodies {
+            Ok(bodies) => bodies,
+            Err(reason) => {
+                let skipped = Some(reason);
+                audits.push(Audit { skipped, ..blank });
+                continue;
+            }
         };
-        match (of(against, "against")?, of(upstream, "own")?) {
-            (Err(reason), _) | (_, Err(reason)) => audit.skipped = Some(reason),
-            (Ok(expected), Ok(found)) => audit.rows = vec![row(&expected, &found)],
-        }
-        audits.push(audit);
+        let ask = |stage: Stage<'_>, bodies, side| {
+            let dir = folders.path(format!("{}-{side}", scenario.name));
+            let replies = replies(stage, bodies, &tokenizer, (&folders, &dir), interrupt);
+            replies.with_context(|| format!("{} {}", stage.upstream.name(), scenario.name))
+        };
+        let expected = ask(other, of_other, "against");
+        let row = expected.and_then(|expected| {
+            let found = ask(own, of_own, "own")?;
+            Ok(row(scenario, &expected, &found))
+        });
+        let failure = |error: &anyhow::Error| Row::run(Some(format!("{error:#}")));
+        let rows = vec![row.as_ref().map_or_else(failure, Row::clone)];
+        audits.push(Audit { rows, ..blank });
+        row?;
     }
     Ok(())
 }
 
-/// What a server replies to a scenario's prompts, in their order, or why it cannot play them.
-fn replies(
-    stage: Stage<'_>,
-    tokenizer: &Arc<Tokenizer>,
-    (folders, dir): (&Folders, &Path),
-    interrupt: &Arc<AtomicBool>,
-) -> anyhow::Result<Result<Vec<Reply>, String>> {
-    let bodies = match (stage.speech(), stage.pins()) {
-        (Ok(Speech::Script), _) => vec![stage.scenario.extra_body()],
+/// What a scenario's requests have beside their prompts to make the server say its answers, one for each answer
+/// or one for all, or why it cannot say them.
+fn bodies(stage: Stage<'_>) -> Result<Vec<Map<String, Json>>, String> {
+    match (stage.speech(), stage.pins()) {
+        (Ok(Speech::Script), _) => Ok(vec![stage.scenario.extra_body()]),
         (_, Some((member, grammars))) => {
             let pinned = |grammar: String| {
                 let mut body = stage.scenario.extra_body();
                 body.insert(member.to_owned(), grammar.into());
                 body
             };
-            grammars.into_iter().map(pinned).collect()
+            Ok(grammars.into_iter().map(pinned).collect())
         }
-        (Ok(_), None) => return Ok(Err(format!("{} plays no scripts", stage.upstream.name()))),
-        (Err(reason), None) => return Ok(Err(reason)),
-    };
+        (Ok(_), None) => Err(format!("{} plays no scripts", stage.upstream.name())),
+        (Err(reason), None) => Err(reason),
+    }
+}
+
+/// What a server replies to a scenario's prompts, in their order.
+fn replies(
+    stage: Stage<'_>,
+    bodies: Vec<Map<String, Json>>,
+    tokenizer: &Arc<Tokenizer>,
+    (folders, dir): (&Folders, &Path),
+    interrupt: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Reply>> {
     ensure!(!interrupt.load(Ordering::Relaxed), "interrupted");
     tracing::info!("{} {}", stage.upstream.name(), stage.scenario.name);
     std::fs::create_dir_all(dir)?;
@@ -121,11 +141,9 @@ fn replies(
             *place = Some(Reply::of(record));
         }
     }
-    if let Some(server) = target.server {
-        server.stop()?;
-    }
+    target.end()?;
     let replies: Option<Vec<Reply>> = replies.into_iter().collect();
-    replies.map(Ok).context("a request has no record")
+    replies.context("a request has no record")
 }
 
 impl Reply {
@@ -139,19 +157,23 @@ impl Reply {
     }
 }
 
-/// How many replies are the same, and the first that is not.
-fn row(expected: &[Reply], found: &[Reply]) -> Row {
-    let pairs = || expected.iter().zip(found);
-    let same = pairs()
-        .filter(|(expected, found)| expected == found)
-        .count();
+/// How many replies are the same and fail where the scenario says so, and the first that is not.
+fn row(scenario: &Scenario, expected: &[Reply], found: &[Reply]) -> Row {
+    let pairs = || expected.iter().zip(found).enumerate();
+    let is_same = |(number, (expected, found)): &(usize, (&Reply, &Reply))| {
+        expected == found && found.has_failed == scenario.answer(*number).failed
+    };
+    let same = pairs().filter(is_same).count();
     let count = |count: usize| Value::number(float(count as u64));
     let key = Key::of(Quantity::Replies, None);
     let mut row = Row::new(key, count(expected.len()), count(same), 0.0);
-    let first = pairs().position(|(expected, found)| expected != found);
-    row.reason = first.map(|at| {
-        let (expected, found) = (&expected[at], &found[at]);
-        format!("request {at} gets {found:?}, not {expected:?}")
+    let first = pairs().find(|pair| !is_same(pair));
+    row.reason = first.map(|(at, (expected, found))| {
+        if expected == found {
+            format!("request {at} gets {found:?} of both, which is not the scenario's")
+        } else {
+            format!("request {at} gets {found:?}, not {expected:?}")
+        }
     });
     row
 }
@@ -159,6 +181,7 @@ fn row(expected: &[Reply], found: &[Reply]) -> Row {
 #[cfg(test)]
 mod tests {
     use super::super::ledger::Verdict;
+    use super::super::scenario;
     use super::*;
 
     #[test]
@@ -170,9 +193,10 @@ mod tests {
             has_failed: false,
         };
         let expected = [reply("a"), reply("b")];
-        let same = row(&expected, &expected);
+        let scenario = scenario::find(Some("plain")).unwrap().remove(0);
+        let same = row(&scenario, &expected, &expected);
         assert_eq!((same.verdict, same.reason), (Verdict::Agree, None));
-        let other = row(&expected, &[reply("a"), reply("c")]);
+        let other = row(&scenario, &expected, &[reply("a"), reply("c")]);
         assert_eq!(
             (other.verdict, other.difference),
             (Verdict::Differ, Some(-1.0))
@@ -182,6 +206,15 @@ mod tests {
             reason.starts_with("request 1 gets Reply { content: \"c\""),
             "{reason}"
         );
-        assert_eq!(row(&expected, &expected[..1]).verdict, Verdict::Differ);
+        assert_eq!(
+            row(&scenario, &expected, &expected[..1]).verdict,
+            Verdict::Differ
+        );
+        let failed = [Reply {
+            has_failed: true,
+            ..reply("")
+        }];
+        let both = row(&scenario, &failed, &failed);
+        assert_eq!(both.verdict, Verdict::Differ);
     }
 }

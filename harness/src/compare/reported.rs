@@ -24,8 +24,8 @@ pub(super) struct Reported {
 /// What a client says of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// By which it is found in the truth: of a prompt its hash.
-    pub(super) key: String,
+    /// By which it is found in the truth, if it has such a thing: of a prompt its hash.
+    pub(super) key: Option<String>,
     pub(super) failed: bool,
     pub(super) values: Vec<(Key, Value)>,
 }
@@ -52,11 +52,13 @@ impl Reported {
             let key = Key::of(reading.is, reading.basis);
             (key, value(report, reading, completed))
         };
-        let samples = client.samples.as_ref();
-        let samples = samples.map(|samples| Ok((samples.by, read_samples(samples, dir)?)));
+        let samples = match &client.samples {
+            Some(table) => Some((table.by, read_samples(table, dir)?)),
+            None => None,
+        };
         Ok(Self {
             values: client.quantities.iter().map(read).collect(),
-            samples: samples.transpose().map_err(|error: anyhow::Error| error)?,
+            samples,
         })
     }
 }
@@ -67,12 +69,12 @@ fn read_samples(table: &Samples, dir: &Path) -> anyhow::Result<Vec<Sample>> {
         .iter()
         .flat_map(|document| found(document, &table.list));
     let sample = |item: &Json| {
-        let at = found(item, &table.at).into_iter().next()?;
-        let key = match (table.by, at) {
-            (Join::Prompt, Json::String(text)) => sha256(&prompt(text)),
-            (Join::Prompt, body) => sha256(&last_message(body)?),
-            (_, Json::String(id)) => id.clone(),
-            _ => return None,
+        let at = found(item, &table.at).into_iter().next();
+        let key = match (table.by, at.unwrap_or(&Json::Null)) {
+            (Join::Prompt, Json::String(text)) => Some(sha256(&prompt(text))),
+            (Join::Prompt, body) => last_message(body).map(|text| sha256(&text)),
+            (_, Json::String(id)) => Some(id.clone()),
+            _ => None,
         };
         let failed = table.failed.as_ref();
         let read = |reading: &Reading| {
@@ -82,13 +84,13 @@ fn read_samples(table: &Samples, dir: &Path) -> anyhow::Result<Vec<Sample>> {
             };
             (key, value(item, reading, 1.0))
         };
-        Some(Sample {
+        Sample {
             key,
             failed: failed.is_some_and(|at| found(item, at).into_iter().any(is_filled)),
             values: table.quantities.iter().map(read).collect(),
-        })
+        }
     };
-    Ok(items.filter_map(sample).collect())
+    Ok(items.map(sample).collect())
 }
 
 /// A document, or one a line.

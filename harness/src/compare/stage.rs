@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use anyhow::ensure;
 use serde_json::Value;
 
 use super::scenario::{Answer, Need, Scenario};
@@ -130,7 +131,7 @@ impl Stage<'_> {
         ] {
             values.insert(name, file(path).display().to_string());
         }
-        if let (Some(model), false) = (&recipe.model, values.contains_key("model")) {
+        if let Some(model) = &recipe.model {
             values.insert("model", fill(model, &values)?);
         }
         let needs = self.scenario.server_needs();
@@ -158,9 +159,27 @@ impl Stage<'_> {
 /// A server that a client can be pointed at.
 pub(super) struct Started {
     pub(super) url: String,
-    pub(super) server: Option<Server>,
+    server: Option<Server>,
     /// Its truth file.
-    pub(super) truth: Option<PathBuf>,
+    truth: Option<PathBuf>,
+}
+
+impl Started {
+    /// Stops it, if it was started here, and gives its truth file.
+    ///
+    /// # Errors
+    /// It failed, or its truth file lacks something.
+    pub(super) fn end(self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(mut server) = self.server {
+            let is_whole = server.stop()?;
+            ensure!(
+                is_whole || self.truth.is_none(),
+                "the server's truth file is not whole: {}",
+                server.last_lines()
+            );
+        }
+        Ok(self.truth)
+    }
 }
 
 impl Upstream {
