@@ -67,7 +67,7 @@ impl Stage<'_> {
         let plays = |need: &str| recipe.plays.contains_key(need);
         let needs = self.scenario.server_needs();
         let mut needs = needs.iter();
-        if !needs.all(|(need, _)| matches!(*need, "pace" | "parallel") || plays(need)) {
+        if !needs.all(|(need, _)| *need == "pace" || plays(need)) {
             return None;
         }
         let grammar = |answer: &Answer| {
@@ -89,15 +89,18 @@ impl Stage<'_> {
 
     /// A server that says what it will can play what says nothing of its answers.
     fn free(&self, name: &str) -> Result<Speech, String> {
-        let is_plain = self
-            .scenario
-            .server_needs()
-            .iter()
-            .all(|(need, _)| matches!(*need, "pace" | "parallel"));
-        if self.scenario.echo && is_plain {
-            return Ok(Speech::Free);
+        // Whoever names a URL knows how many answers it gives at a time.
+        let is_met = |need: &str| match self.upstream {
+            _ if need == "pace" => true,
+            Upstream::Recipe { recipe, .. } => recipe.plays.contains_key(need),
+            Upstream::Url(_) => need == "parallel",
+        };
+        let needs = self.scenario.server_needs();
+        match needs.iter().find(|(need, _)| !is_met(need)) {
+            Some((need, _)) => Err(format!("{name} has no flag for {need}")),
+            None if self.scenario.echo => Ok(Speech::Free),
+            None => Err(format!("{name} says what it will")),
         }
-        Err(format!("{name} says what it will"))
     }
 
     /// Starts the server with the scenario's files in a folder, if it does not run already.
