@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use vocab::{Template, TemplateError, Tokenizer, Vocab};
 use wire::request::Endpoint;
 
-use crate::bench::Config;
+use crate::bench::{Config, Dialect};
 use crate::dataset::{Prompt, Sample};
-use crate::gap::answer;
 use crate::gap::attribution::Choice;
+use crate::gap::{answer, prompt};
 use crate::record::Record;
 
 /// Token counts of one request by the client's tokenizer.
@@ -240,15 +240,37 @@ fn input(sample: &Sample, config: &Config) -> Result<u64, TemplateError> {
             vocab.encode(text, true).len()
         }
         (Prompt::Text(text), Endpoint::Chat) => {
-            let messages = json!([{"role": "user", "content": text}]);
-            vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
+            chat(&json!([{"role": "user", "content": text}]), config)?
         }
-        (Prompt::Messages(raw), _) => {
+        (Prompt::Messages(raw), endpoint) => {
             let messages = serde_json::from_str(raw.get()).expect("a raw value is JSON");
-            vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?)
+            match endpoint {
+                Endpoint::Chat => chat(&messages, config)?,
+                _ => vocab.count(&asked(&messages, config.tokenizer.template.as_ref())?),
+            }
         }
     };
     Ok(count as u64)
+}
+
+/// Tokens of messages that the server renders, with what else of the request's body its template reads.
+fn chat(messages: &Value, config: &Config) -> Result<usize, TemplateError> {
+    let tokenizer = &config.tokenizer;
+    let mut body = config.extra_body.clone();
+    let mut read = ["tools", "chat_template_kwargs"].into_iter();
+    if read.any(|name| body.contains_key(name)) {
+        body.insert("messages".into(), messages.clone());
+        let prompt = prompt::Prompt::count(&Value::Object(body).to_string(), tokenizer);
+        let tokens = prompt.map(|prompt| match config.dialect {
+            Dialect::Sglang => prompt.rewritten,
+            _ => prompt.whole,
+        });
+        if let Some(tokens) = tokens.and_then(|tokens| usize::try_from(tokens).ok()) {
+            return Ok(tokens);
+        }
+    }
+    let text = asked(messages, tokenizer.template.as_ref())?;
+    Ok(tokenizer.vocab.count(&text))
 }
 
 /// Messages as the model is asked, with the prompt for its answer.
@@ -259,10 +281,7 @@ pub(crate) fn render(
     template.render(json!({"messages": messages, "add_generation_prompt": true}))
 }
 
-fn asked(
-    messages: &serde_json::Value,
-    template: Option<&Template>,
-) -> Result<String, TemplateError> {
+fn asked(messages: &Value, template: Option<&Template>) -> Result<String, TemplateError> {
     let Some(template) = template else {
         let messages = messages.as_array().into_iter().flatten();
         let texts: Vec<&str> = messages.flat_map(texts).collect();
@@ -272,10 +291,10 @@ fn asked(
 }
 
 /// The texts of a message: its content, or the text parts of it.
-fn texts(message: &serde_json::Value) -> Vec<&str> {
+fn texts(message: &Value) -> Vec<&str> {
     match &message["content"] {
-        serde_json::Value::String(text) => vec![text],
-        serde_json::Value::Array(parts) => parts
+        Value::String(text) => vec![text],
+        Value::Array(parts) => parts
             .iter()
             .filter_map(|part| part["text"].as_str())
             .collect(),
@@ -342,6 +361,28 @@ mod tests {
         assert_eq!(input(&ids, &bpe).ok(), Some(9));
         assert_eq!(InputRule::new(&text, Endpoint::Chat), InputRule::Messages);
         assert_eq!(InputRule::new(&ids, Endpoint::Completions), InputRule::Ids);
+    }
+
+    #[test]
+    fn tools_and_arguments_of_the_template_count_as_the_server_writes_them() {
+        let text = sample(Prompt::Text("hi".into()));
+        let count = |extra: Value, dialect| {
+            let Value::Object(extra_body) = extra else {
+                unreachable!("a body is an object")
+            };
+            let bpe = Tokenizer::from_files(folder).unwrap();
+            let config = Config {
+                dialect,
+                extra_body,
+                ..config(bpe, Endpoint::Chat)
+            };
+            input(&text, &config).unwrap()
+        };
+        let thinks = json!({"chat_template_kwargs": {"enable_thinking": false}});
+        assert_eq!(count(thinks, Dialect::Vllm), 15);
+        let tools = json!({"tools": [{"type": "function", "function": {"name": "a"}}]});
+        let [vllm, sglang] = [Dialect::Vllm, Dialect::Sglang].map(|of| count(tools.clone(), of));
+        assert!(15 < vllm && vllm < sglang, "{vllm} {sglang}");
     }
 
     #[test]

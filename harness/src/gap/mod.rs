@@ -16,7 +16,7 @@ pub mod live;
 mod outcome;
 pub mod paired;
 mod play;
-mod prompt;
+pub(crate) mod prompt;
 mod scenario;
 mod seen;
 mod table;

@@ -10,11 +10,11 @@ use super::trace::count;
 
 /// Tokens of a prompt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Prompt {
+pub(crate) struct Prompt {
     /// Tools as SGLang writes them, and the template's arguments.
-    pub(super) rewritten: i64,
+    pub(crate) rewritten: i64,
     /// Tools as they were sent, and the template's arguments.
-    pub(super) whole: i64,
+    pub(crate) whole: i64,
     /// Messages alone through the template.
     pub(super) messages: i64,
     /// The messages' texts alone.
@@ -23,7 +23,7 @@ pub(super) struct Prompt {
 
 impl Prompt {
     /// Counts the prompt of a chat's body, if the tokenizer has a template that renders it.
-    pub(super) fn count(body: &str, tokenizer: &Tokenizer) -> Option<Self> {
+    pub(crate) fn count(body: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let template = tokenizer.template.as_ref()?;
         let body = Json::parse(body.as_bytes()).ok()?;
         let body = body.as_object()?;
