@@ -14,7 +14,6 @@ use anyhow::{Context as _, ensure};
 use plan::Kind;
 use plan::Step;
 use plan::replay::{Answer, Replay};
-use plan::reply::Facts;
 use tokio::time::Instant;
 use wire::dialect::Dialect;
 use wire::http1::WholeRequest;
@@ -275,21 +274,11 @@ impl<'p> Connection<'p> {
 }
 
 fn record(shared: &Shared, connection: u64, played: &Played<'_>, received: Instant) -> Record {
-    let received = received.duration_since(shared.origin).as_nanos();
     Record {
-        bytes: 0,
-        chunks: Vec::new(),
-        connection,
-        dialect: "replay",
-        ended: Ended::Done,
-        facts: Facts::default(),
         method: played.method.clone(),
-        parsed_ns: shared.now_ns(),
-        received_ns: u64::try_from(received).unwrap_or(u64::MAX),
         request_id: played.request_id.clone(),
         route: played.route.clone(),
-        started_unix_ns: shared.started_unix_ns,
         status: played.answer.status,
-        turn: None,
+        ..shared.record("replay", connection, received)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plan::reply::Facts;
 use plan::stub::{Context, Stub};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
@@ -20,7 +21,7 @@ use crate::exchange::Output;
 use crate::local::{Local, Phase, Task};
 use crate::metrics::{Counters, Metrics, nanoseconds};
 use crate::pacer::{self, Pacer, Wait};
-use crate::truth::Sink;
+use crate::truth::{Ended, Record, Sink};
 
 /// How long to wait for file descriptors to become free.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -54,6 +55,31 @@ impl Shared {
     /// A moment in nanoseconds from the server's start.
     pub(crate) fn ns(&self, moment: Instant) -> u64 {
         nanoseconds(moment.saturating_duration_since(self.origin))
+    }
+
+    /// What the truth file says of a request of which nothing is known but when and where it came.
+    pub(crate) fn record(
+        &self,
+        dialect: &'static str,
+        connection: u64,
+        received: Instant,
+    ) -> Record {
+        Record {
+            bytes: 0,
+            chunks: Vec::new(),
+            connection,
+            dialect,
+            ended: Ended::Done,
+            facts: Facts::default(),
+            method: None,
+            parsed_ns: self.now_ns(),
+            received_ns: self.ns(received),
+            request_id: String::new(),
+            route: None,
+            started_unix_ns: self.started_unix_ns,
+            status: 200,
+            turn: None,
+        }
     }
 
     /// Accepts connections until the phase says stop, and returns when all that were served have ended.

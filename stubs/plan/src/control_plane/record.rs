@@ -51,6 +51,16 @@ pub enum Detail {
 }
 
 impl TurnRecord {
+    /// [`Self::queue`] in milliseconds.
+    pub fn queue_ms(&self) -> f64 {
+        milliseconds(self.queue)
+    }
+
+    /// [`Self::ttft`] in milliseconds.
+    pub fn ttft_ms(&self) -> Option<f64> {
+        self.ttft.map(milliseconds)
+    }
+
     /// The lines of the log, each with its end.
     pub fn lines(&self, log: TurnLog, detail: Detail) -> String {
         let mut out = String::new();
@@ -108,8 +118,8 @@ impl TurnRecord {
         if log == TurnLog::Strict {
             members.extend([
                 ("request_id", self.request_id.clone()),
-                ("queue_ms", measured(Some(milliseconds(self.queue)))),
-                ("ttft_ms", measured(self.ttft.map(milliseconds))),
+                ("queue_ms", measured(Some(self.queue_ms()))),
+                ("ttft_ms", measured(self.ttft_ms())),
                 ("cancelled", stats.cancelled.to_string()),
             ]);
         }
@@ -155,8 +165,8 @@ impl Serialize for TurnRecord {
             total_ms: stats.total_ms,
             finish: self.finish,
             vision_encoder_ms: stats.vision_encoder_ms,
-            queue_ms: milliseconds(self.queue),
-            ttft_ms: self.ttft.map(milliseconds),
+            queue_ms: self.queue_ms(),
+            ttft_ms: self.ttft_ms(),
             cancelled: stats.cancelled,
         };
         spelt.serialize(serializer)
@@ -164,7 +174,7 @@ impl Serialize for TurnRecord {
 }
 
 /// A duration in milliseconds.
-pub(super) fn milliseconds(time: Duration) -> f64 {
+fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 

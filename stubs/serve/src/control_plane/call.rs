@@ -1,11 +1,10 @@
 //! A request as it was read.
 
-use plan::reply::Facts;
 use tokio::time::Instant;
 use wire::dialect::uvicorn::Parser;
 use wire::http1::WholeRequest;
 
-use crate::truth::{Ended, Record};
+use crate::truth::Record;
 use crate::worker::Shared;
 
 /// How a request is answered, whatever it asks.
@@ -99,20 +98,5 @@ impl Call {
 
 /// What the truth file says of any request.
 pub(super) fn record(shared: &Shared, connection: u64, received: Instant) -> Record {
-    Record {
-        bytes: 0,
-        chunks: Vec::new(),
-        connection,
-        dialect: "executorch",
-        ended: Ended::Done,
-        facts: Facts::default(),
-        method: None,
-        parsed_ns: shared.now_ns(),
-        received_ns: shared.ns(received),
-        request_id: String::new(),
-        route: None,
-        started_unix_ns: shared.started_unix_ns,
-        status: 200,
-        turn: None,
-    }
+    shared.record("executorch", connection, received)
 }

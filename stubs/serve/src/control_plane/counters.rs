@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 
 use plan::control_plane::TurnRecord;
+use wire::dialect::prometheus::head;
 
 /// Why sessions do or do not go on; what else a worker says is `other`, so that there are not too many.
 const REASONS: [&str; 5] = ["new", "exact_prefix", "mismatch", "dirty", "equal"];
@@ -62,7 +63,7 @@ impl TurnCounters {
     /// Appends what `/metrics` shows.
     pub(super) fn encode(&self, page: &mut String) {
         let totals = self.0.lock().expect("nobody panics with the lock");
-        family(page, "llm_turns_total", "counter", "Turns that are over.");
+        head(page, "llm_turns_total", "counter", "Turns that are over.");
         for ((finish, reason, cancelled), count) in &totals.turns {
             write(
                 page,
@@ -74,19 +75,19 @@ impl TurnCounters {
         let sums = &totals.sums;
         for (name, help, value) in sums.counts().into_iter().chain(sums.times()) {
             let name = format!("llm_turn_{name}_total");
-            family(page, &name, "counter", help);
+            head(page, &name, "counter", help);
             write(page, format_args!("{name} {value}\n"));
         }
         for (name, help, value) in sums.rates() {
             let name = format!("llm_turn_{name}");
-            family(page, &name, "gauge", help);
+            head(page, &name, "gauge", help);
             write(page, format_args!("{name} {value}\n"));
         }
         let last = &totals.last;
         let numbers = last.counts().into_iter().chain(last.times());
         for (name, help, value) in numbers.chain(last.rates()) {
             let name = format!("llm_turn_last_{name}");
-            family(page, &name, "gauge", &format!("Of the last turn: {help}"));
+            head(page, &name, "gauge", &format!("Of the last turn: {help}"));
             write(page, format_args!("{name} {value}\n"));
         }
     }
@@ -108,8 +109,8 @@ impl Numbers {
             prefill_ms: measure(stats.prefill_ms),
             decode_ms: measure(stats.decode_ms),
             total_ms: measure(stats.total_ms),
-            queue_ms: record.queue.as_secs_f64() * 1e3,
-            ttft_ms: record.ttft.map(|ttft| ttft.as_secs_f64() * 1e3),
+            queue_ms: record.queue_ms(),
+            ttft_ms: record.ttft_ms(),
             prefill_tok_s: measure(stats.prefill_tok_s),
             decode_tok_s: measure(stats.decode_tok_s),
         }
@@ -215,13 +216,6 @@ fn rate(tokens: i128, milliseconds: f64) -> f64 {
 )]
 fn as_float(count: i128) -> f64 {
     count as f64
-}
-
-fn family(page: &mut String, name: &str, kind: &str, help: &str) {
-    write(
-        page,
-        format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"),
-    );
 }
 
 fn write(page: &mut String, arguments: std::fmt::Arguments<'_>) {

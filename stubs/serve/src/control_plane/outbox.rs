@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use plan::Step;
 use plan::control_plane::Event;
-use plan::{Kind, Step};
 use wire::http1;
 
 use crate::truth::{Chunk, Record};
@@ -44,7 +44,7 @@ impl Outbox {
             step: Step {
                 due,
                 kind: event.kind,
-                index: (event.kind != Kind::Body).then_some(0),
+                index: Some(0),
                 tokens,
                 bytes: u32::try_from(event.bytes.len()).unwrap_or(u32::MAX),
             },

@@ -14,7 +14,7 @@ use super::attend::Watch;
 use super::{Exchange, Outcome};
 use crate::connection::Connection;
 use crate::metrics::{Asked, Method, Progress};
-use crate::truth::{Ended, Record};
+use crate::truth::Record;
 use crate::worker::Worker;
 
 /// A request whose bytes are all there.
@@ -268,21 +268,11 @@ fn write_head(worker: &Worker, reply: &Reply, closing: Closing, date: &str, out:
 }
 
 fn record(connection: &Connection<'_>, status: u16, facts: Facts, received: Instant) -> Record {
-    let shared = &connection.worker.shared;
+    let worker = connection.worker;
+    let dialect = worker.stub.dialect.name();
     Record {
-        bytes: 0,
-        chunks: Vec::new(),
-        connection: connection.number,
-        dialect: connection.worker.stub.dialect.name(),
-        ended: Ended::Done,
         facts,
-        method: None,
-        parsed_ns: shared.now_ns(),
-        received_ns: shared.ns(received),
-        request_id: String::new(),
-        route: None,
-        started_unix_ns: shared.started_unix_ns,
         status,
-        turn: None,
+        ..worker.shared.record(dialect, connection.number, received)
     }
 }

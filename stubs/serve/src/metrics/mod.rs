@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plan::stub::Stub;
-use wire::dialect::Dialect;
 use wire::dialect::sglang::info::encode_loads;
+use wire::dialect::{Dialect, prometheus};
 use wire::metrics::{Counter, Distribution, Series, Snapshot};
 
 use crate::cpu::Thread;
@@ -78,11 +78,8 @@ impl Metrics {
     /// Appends what only a stub has.
     pub(crate) fn encode_own(&self, page: &mut String) {
         let mut add = |name: &str, kind: &str, help: &str, value: f64| {
-            writeln!(
-                page,
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
-            )
-            .expect("a String takes all");
+            prometheus::head(page, name, kind, help);
+            writeln!(page, "{name} {value}").expect("a String takes all");
         };
         add(
             "stubline_worker_cpu_seconds_total",
@@ -162,11 +159,10 @@ impl Metrics {
 /// The pacing error as a summary.
 fn encode_late(late: &Lateness, page: &mut String) {
     let name = "stubline_pacing_late_seconds";
+    prometheus::head(page, name, "summary", "Lateness of paced steps.");
     writeln!(
         page,
-        "# HELP {name} Lateness of paced steps.\n\
-         # TYPE {name} summary\n\
-         {name}{{quantile=\"0.5\"}} {}\n\
+        "{name}{{quantile=\"0.5\"}} {}\n\
          {name}{{quantile=\"0.99\"}} {}\n\
          {name}_sum {}\n\
          {name}_count {}",

@@ -12,7 +12,7 @@ mod manner;
 pub mod messages;
 mod messages_request;
 mod pattern;
-mod prometheus;
+pub mod prometheus;
 mod reads;
 mod refusals;
 pub mod responses;

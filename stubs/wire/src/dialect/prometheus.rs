@@ -6,7 +6,7 @@ use crate::metrics::Distribution;
 use crate::python;
 
 /// Appends what is said of a family before its lines.
-pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a String takes all");
 }
 
