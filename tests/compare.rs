@@ -205,6 +205,18 @@ echo $! working $4
 wait
 ";
 
+/// Words that play one scenario.
+fn plain<'w>(client: &'w str, server: &'w str) -> [&'w str; 6] {
+    [
+        "--client",
+        client,
+        "--server",
+        server,
+        "--scenario",
+        "plain",
+    ]
+}
+
 /// Writes a program into a folder and names it.
 fn program(folder: &Folder, script: &str) -> String {
     let path = folder.join("program");
@@ -227,14 +239,7 @@ fn is_alive(pid: &str) -> bool {
 fn a_client_that_hangs_is_ended_with_all_that_it_started() {
     let folder = Folder::new("hangs");
     let client = client(&folder, HANGS);
-    let flags = [
-        "--client",
-        &client,
-        "--server",
-        "stub:vllm",
-        "--scenario",
-        "plain",
-    ];
+    let flags = plain(&client, "stub:vllm");
     let output = compare(&[&flags[..], &["--time-limit", "300ms", "--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(1));
     let report = report_of(&output);
@@ -260,17 +265,8 @@ fn an_interrupt_leaves_no_process_behind() {
     let folder = Folder::new("interrupt");
     let client = client(&folder, HANGS);
     let keep = folder.join("keep");
-    let flags = [
-        "--client",
-        &client,
-        "--server",
-        "stub:vllm",
-        "--scenario",
-        "plain",
-        "--keep",
-        &keep,
-    ];
-    let mut command = command(&flags);
+    let flags = plain(&client, "stub:vllm");
+    let mut command = command(&[&flags[..], &["--keep", &keep]].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut compare = command.spawn().unwrap();
     let log = format!("{keep}/mlperf stub-vllm plain/client.log");
@@ -302,14 +298,7 @@ fn a_client_without_a_report_is_told_with_its_last_words() {
         &folder,
         "#!/bin/sh\necho version; [ $1 = --version ] || { echo no tokenizer >&2; exit 3; }\n",
     );
-    let flags = [
-        "--client",
-        &client,
-        "--server",
-        "stub:echo",
-        "--scenario",
-        "plain",
-    ];
+    let flags = plain(&client, "stub:echo");
     let output = compare(&flags);
     let table = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(output.status.code(), Some(1), "{table}");
@@ -353,10 +342,8 @@ fn stubs_of_the_same_scripts_reply_the_same() {
 fn llama(name: &str, before: &str, script: &str) -> Output {
     let folder = Folder::new(name);
     let servers = format!("{before}llama.cpp={}", program(&folder, script));
-    let flags = [
-        "--client", "native", "--server", &servers, "--model", "m.gguf",
-    ];
-    compare(&[&flags[..], &["--scenario", "plain", "--format", "json"]].concat())
+    let flags = plain("native", &servers);
+    compare(&[&flags[..], &["--model", "m.gguf", "--format", "json"]].concat())
 }
 
 #[test]

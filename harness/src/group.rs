@@ -58,12 +58,7 @@ impl Group {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.signal(Signal::TERM);
         }
-        for _ in 0..POLLS {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                break;
-            }
-            std::thread::sleep(POLL);
-        }
+        wait_a_while(&mut self.child);
         self.kill()
     }
 
@@ -85,6 +80,16 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Waits for a server that was asked to end, but not for ever.
+pub(crate) fn wait_a_while(child: &mut Child) {
+    for _ in 0..POLLS {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(POLL);
     }
 }
 

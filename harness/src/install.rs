@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::error::UsageError;
 use crate::group::last_lines;
 
 /// Says which steps of an installation are done.
@@ -17,7 +18,7 @@ const MARKER: &str = "installed";
 ///
 /// # Errors
 /// If the environment names neither `XDG_CACHE_HOME` nor `HOME`.
-pub(crate) fn cache() -> anyhow::Result<PathBuf> {
+pub fn cache() -> anyhow::Result<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = named("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(named("HOME")?).join(".cache")));
@@ -37,15 +38,20 @@ pub(crate) fn is_installed(steps: &[Vec<String>], folder: &Path) -> bool {
 
 /// Puts the packages of each step, which are words behind `pip install`, into the folder's environment,
 /// and goes on behind the last step that was finished. `version` is of the Python that is looked for
-/// first, such as `3.12`.
+/// first, such as `3.12`; `name` is what is installed.
 ///
 /// # Errors
-/// What Python or pip said last.
+/// [`UsageError`] if there is no step, else what Python or pip said last.
 pub(crate) fn install(
+    name: &str,
     steps: &[Vec<String>],
     version: Option<&str>,
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
+    if steps.is_empty() {
+        let told = format!("{name} is nothing that can be installed from here");
+        return Err(UsageError(told).into());
+    }
     let python = python(folder);
     let mut first = done(steps, folder);
     if !python.exists() || first == 0 {
@@ -157,7 +163,10 @@ mod tests {
         assert!(is_installed(&wanted, &folder));
         assert_eq!(done(&steps(&["a==2", "b==2"]), &folder), 0);
         // Both steps are there, so nothing is started.
-        assert_eq!(install(&wanted, None, &folder).unwrap(), python(&folder));
+        assert_eq!(
+            install("a", &wanted, None, &folder).unwrap(),
+            python(&folder)
+        );
         fs::remove_dir_all(folder).unwrap();
     }
 

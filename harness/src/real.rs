@@ -17,6 +17,8 @@ use crate::error::UsageError;
 use crate::group::{Group, POLL};
 use crate::http::Target;
 use crate::install;
+pub use crate::install::cache;
+use crate::stub::LISTENING;
 use crate::words::{Values, filled};
 
 const SERVERS: &str = include_str!("../servers.toml");
@@ -26,7 +28,6 @@ pub(crate) const START_LIMIT: &str = "2m";
 const PORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Files that whoever starts a server may name.
 const FILES: [&str; 3] = ["model", "tokenizer", "worker"];
-const LISTENING: &str = "listening on ";
 
 /// How to install and start a server.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,14 +91,7 @@ impl Recipe {
     /// # Errors
     /// [`UsageError`] if there is none.
     pub fn named(name: &str) -> anyhow::Result<Self> {
-        let mut servers = Self::all()?;
-        let known: Vec<String> = servers.keys().cloned().collect();
-        let recipe = servers.remove(name);
-        let unknown = || {
-            let known = known.join(", ");
-            UsageError(format!("there is no server {name:?}, only {known}"))
-        };
-        Ok(recipe.ok_or_else(unknown)?)
+        Ok(picked(Self::all()?, "server", name)?)
     }
 
     /// Those of `servers.toml`, by name.
@@ -116,11 +110,7 @@ impl Recipe {
     /// # Errors
     /// [`UsageError`] if there is nothing to install, else what Python or pip said last.
     pub fn install(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        if self.install.is_empty() {
-            let told = format!("{} is nothing that can be installed from here", self.name);
-            return Err(UsageError(told).into());
-        }
-        install::install(&self.install, self.python.as_deref(), folder)
+        install::install(&self.name, &self.install, self.python.as_deref(), folder)
     }
 
     /// What `{program}`, `{python}` and `{bin}` are: of the given program or environment, or of the one
@@ -216,6 +206,19 @@ impl Recipe {
     }
 }
 
+/// The table with this name, or the names that there are.
+pub(crate) fn picked<T>(
+    mut tables: BTreeMap<String, T>,
+    kind: &str,
+    name: &str,
+) -> Result<T, UsageError> {
+    tables.remove(name).ok_or_else(|| {
+        let known: Vec<String> = tables.into_keys().collect();
+        let known = known.join(", ");
+        UsageError(format!("there is no {kind} {name:?}, only {known}"))
+    })
+}
+
 /// What stands for the programs of a recipe, of a server or a client.
 pub(crate) fn programs(
     name: &str,
@@ -236,7 +239,7 @@ pub(crate) fn programs(
             values.insert("program", executable(program).ok_or_else(told)?);
             return Ok(values);
         }
-        None if !steps.is_empty() => install::cache()?.join(name),
+        None if !steps.is_empty() => cache()?.join(name),
         None => {
             if let Some(program) = program {
                 let told = || UsageError(format!("there is no {program}: say {name}=PATH"));
@@ -332,14 +335,6 @@ impl Server {
     pub(crate) fn last_lines(&self) -> String {
         self.group.last_lines()
     }
-}
-
-/// Where servers and clients are installed: `stubline` in the user's cache folder.
-///
-/// # Errors
-/// If the environment names neither `XDG_CACHE_HOME` nor `HOME`.
-pub fn cache() -> anyhow::Result<PathBuf> {
-    install::cache()
 }
 
 /// A port that was free a moment ago: the servers print no port that they chose themselves.

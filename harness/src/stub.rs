@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu;
 use crate::error::UsageError;
+use crate::group::wait_a_while;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Twice the time that a server takes to drain, before it is killed.
-const POLLS: u32 = 1000;
-const POLL: Duration = Duration::from_millis(10);
+/// What a server of ours says before the address at which it listens.
+pub(crate) const LISTENING: &str = "listening on ";
 
 /// A child process that serves; it is stopped when this is dropped.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Stub {
         let line = first_line(stdout).recv_timeout(START_TIMEOUT);
         let line = line.unwrap_or_default();
         let mut stderr = stub.child.stderr.take().expect("stderr is piped");
-        let Some(url) = line.strip_prefix("listening on ") else {
+        let Some(url) = line.strip_prefix(LISTENING) else {
             drop(stub);
             let mut said = String::new();
             let _ = stderr.read_to_string(&mut said);
@@ -97,17 +97,13 @@ impl Drop for Stub {
 }
 
 /// Asks a server to stop, and kills it if it takes too long.
-pub(crate) fn stop(child: &mut Child) {
+fn stop(child: &mut Child) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let (Some(pid), Ok(None)) = (pid, child.try_wait()) {
         let _ = kill_process(pid, Signal::TERM);
     }
-    for _ in 0..POLLS {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(POLL);
-    }
+    wait_a_while(child);
+    // Nothing is done to one that has ended.
     let _ = child.kill();
     let _ = child.wait();
 }

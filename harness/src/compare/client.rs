@@ -135,13 +135,7 @@ impl Client {
     /// # Errors
     /// [`UsageError`] if there is none.
     pub(super) fn named(name: &str) -> anyhow::Result<Self> {
-        let mut clients = Self::all()?;
-        let known: Vec<String> = clients.keys().cloned().collect();
-        let unknown = || {
-            let known = known.join(", ");
-            UsageError(format!("there is no client {name:?}, only {known}"))
-        };
-        Ok(clients.remove(name).ok_or_else(unknown)?)
+        Ok(real::picked(Self::all()?, "client", name)?)
     }
 
     /// Those of `clients.toml`, by name.
@@ -159,12 +153,8 @@ impl Client {
     /// # Errors
     /// [`UsageError`] if there is nothing to install, else what Python or pip said last.
     pub(super) fn install(&self) -> anyhow::Result<PathBuf> {
-        if self.install.is_empty() {
-            let told = format!("{} is nothing that can be installed from here", self.name);
-            return Err(UsageError(told).into());
-        }
         let folder = install::cache()?.join(&self.name);
-        install::install(&self.install, self.python.as_deref(), &folder)
+        install::install(&self.name, &self.install, self.python.as_deref(), &folder)
     }
 
     /// What stands for its programs.

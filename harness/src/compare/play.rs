@@ -17,7 +17,7 @@ use super::quantity::Key;
 use super::reported::Reported;
 use super::scenario::Scenario;
 use super::stage::{Stage, Upstream};
-use super::stated::{Speech, Stated};
+use super::stated::Stated;
 use super::truth::Truth;
 use super::witness::Witness;
 use crate::gap::{self, Folders};
@@ -26,7 +26,7 @@ use crate::http::Target;
 use crate::words::Values;
 
 /// The tokenizer of all sides: a file that every client can read, and one that the stubs know.
-const TOKENIZER: &str = "bpe";
+pub(super) const TOKENIZER: &str = "bpe";
 
 /// A client to run.
 #[derive(Debug)]
@@ -157,11 +157,17 @@ impl Bout<'_> {
         interrupt: &AtomicBool,
     ) -> anyhow::Result<Audit> {
         let mut audit = self.blank();
-        let speech = match self.speech() {
+        let client = &self.runner.client;
+        let lacking = client.lacks(self.scenario);
+        audit.client_lacks = lacking.is_some();
+        let speech = match lacking {
+            Some(need) => Err(format!("{} has no words for {need}", client.name)),
+            None => self.stage().speech(),
+        };
+        let speech = match speech {
             Ok(speech) => speech,
             Err(reason) => {
                 audit.skipped = Some(reason);
-                audit.client_lacks = self.runner.client.lacks(self.scenario).is_some();
                 return Ok(audit);
             }
         };
@@ -173,7 +179,7 @@ impl Bout<'_> {
         let tokenizer_dir = tokenizer_dir.display().to_string();
         let target = self.stage().start(dir, &tokenizer_dir, interrupt)?;
         let values = self.values(&target.url, &tokenizer_dir)?;
-        let command = self.runner.client.prepare(self.scenario, values, dir)?;
+        let command = client.prepare(self.scenario, values, dir)?;
         let witness = Witness::start();
         let failure = self.run(command, dir, interrupt);
         let naps = witness.end();
@@ -228,15 +234,6 @@ impl Bout<'_> {
                 audit.rows = std::iter::once(Row::run(None)).chain(rows).collect();
                 audit.untold = ledger::untold(truth, &reported);
             }
-        }
-    }
-
-    /// Who says what, or why this cannot be played.
-    fn speech(&self) -> Result<Speech, String> {
-        let client = &self.runner.client;
-        match client.lacks(self.scenario) {
-            Some(need) => Err(format!("{} has no words for {need}", client.name)),
-            None => self.stage().speech(),
         }
     }
 

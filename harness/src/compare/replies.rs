@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use vocab::Tokenizer;
 
 use super::ledger::Row;
-use super::play::Audit;
+use super::play::{Audit, TOKENIZER};
 use super::quantity::{Key, Quantity};
 use super::scenario::Scenario;
 use super::stage::{Stage, Upstream};
@@ -21,9 +21,6 @@ use crate::dataset::{Prompt, Sample};
 use crate::gap::{self, Folders};
 use crate::record::Record;
 use crate::stats::float;
-
-/// The tokenizer of both sides.
-const TOKENIZER: &str = "bpe";
 
 /// What came of a request, as far as it does not depend on how a server spells it.
 #[derive(Clone, Debug, Eq, PartialEq)]
