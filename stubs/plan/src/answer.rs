@@ -92,14 +92,13 @@ fn answered(
         stream: request.stream,
         usage: policy,
     };
-    let facts = |facts: Facts| Facts {
-        include_usage: request.stream_options.include_usage,
-        prompt: call.wants_facts.then(|| {
+    let add_asked = |facts: &mut Facts| {
+        facts.include_usage = request.stream_options.include_usage;
+        if call.wants_facts {
             let decisive = request.prompt.decisive_text();
             let decoded = || Some(&*prompt[0].text);
-            decisive.or_else(decoded).unwrap_or_default().to_owned()
-        }),
-        ..facts
+            facts.prompt = Some(decisive.or_else(decoded).unwrap_or_default().to_owned());
+        }
     };
     // What shows of a request beside its key is answered by itself.
     let is_usual = is_usual(request, prompt);
@@ -107,7 +106,9 @@ fn answered(
     let is_burst = stub.engine.pace == Pace::Burst;
     let renders_once = stub.streaming.renders_once && is_burst && is_usual;
     if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
-        return Ok(Reply::rendered(rendered, facts(known.clone())));
+        let mut reply = Reply::rendered(rendered, known.clone());
+        add_asked(&mut reply.facts);
+        return Ok(reply);
     }
     let envelope = envelope(stub, request, prompt, call, context, policy);
     let is_typed_chat = envelope.is_typed && request.endpoint == Endpoint::Chat;
@@ -134,7 +135,7 @@ fn answered(
     if renders_once {
         reply = rendered_once(reply, key, context);
     }
-    reply.facts = facts(std::mem::take(&mut reply.facts));
+    add_asked(&mut reply.facts);
     reply.ticket = ticket;
     Ok(reply)
 }
@@ -280,7 +281,7 @@ pub(crate) struct Answer<'a> {
 }
 
 /// A reply's bytes, all at once.
-fn render(reply: Reply) -> (Arc<Rendered>, Facts) {
+fn render(reply: Reply) -> (Arc<Rendered>, Box<Facts>) {
     let content = reply.content();
     let mut bytes = Vec::new();
     let mut steps = Vec::new();
@@ -304,7 +305,7 @@ fn render(reply: Reply) -> (Arc<Rendered>, Facts) {
 }
 
 impl Reply {
-    fn rendered(rendered: &Arc<Rendered>, facts: Facts) -> Self {
+    fn rendered(rendered: &Arc<Rendered>, facts: Box<Facts>) -> Self {
         Self {
             body: Body::Rendered(Arc::clone(rendered)),
             facts,

@@ -88,10 +88,10 @@ impl<'a> Played<'a> {
         };
         Reply {
             body,
-            facts: Facts {
+            facts: Box::new(Facts {
                 prompt: call.wants_facts.then(prompt),
                 ..self.facts
-            },
+            }),
             ticket: self.ticket,
             ..Reply::empty(200)
         }

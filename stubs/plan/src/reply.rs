@@ -25,7 +25,7 @@ pub struct Reply {
     /// What follows the head.
     pub body: Body,
     /// What the truth file says of it.
-    pub facts: Facts,
+    pub facts: Box<Facts>,
     /// The route that answered, if it came that far.
     pub route: Option<Route>,
     /// Its request's place among those under way, where these are kept.
@@ -109,7 +109,7 @@ impl Reply {
                 kept: None,
                 tokens: 0,
             }),
-            facts: Facts::default(),
+            facts: Box::default(),
             route: None,
             ticket: None,
         }
@@ -121,7 +121,7 @@ impl Reply {
             status,
             headers: Headers::default(),
             body: Body::Empty,
-            facts: Facts::default(),
+            facts: Box::default(),
             route: None,
             ticket: None,
         }

@@ -165,7 +165,7 @@ pub struct Context {
     /// Source of ids.
     pub random: fastrand::Rng,
     /// Answers rendered once.
-    pub(crate) rendered: BTreeMap<RenderKey, (Arc<Rendered>, Facts)>,
+    pub(crate) rendered: BTreeMap<RenderKey, (Arc<Rendered>, Box<Facts>)>,
 }
 
 /// What shows of a request to a stub that renders once.

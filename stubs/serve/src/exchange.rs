@@ -96,50 +96,41 @@ impl Exchange {
     /// Sends what is due, as far as the client takes it at once.
     pub(crate) fn advance(&mut self, connection: &Connection<'_>) -> io::Result<Next> {
         let worker = connection.worker;
-        if std::mem::take(&mut self.is_blocked) && !self.write(connection)? {
-            self.is_blocked = true;
-            return Ok(Next::Write);
+        if self.is_blocked {
+            self.write(connection)?;
+            if self.settle(worker, Next::Turn) == Next::Write {
+                return Ok(Next::Write);
+            }
         }
         if self.output.bytes.is_empty() {
             self.output = worker.take_output();
         }
-        let has_turn = self.watch.is_none() || self.attend(worker);
         let next = loop {
-            let next = if has_turn {
-                self.fill()
-            } else {
-                Next::Wait(self.begun + NEVER)
-            };
-            if next == Next::Over {
-                // Its name is free and the next has its turn before the client can tell.
-                self.watch = None;
-            }
-            // What is sent whole waits for its moment with its head.
-            let is_early = match &self.body {
-                Body::Whole(_) => true,
-                Body::Stream(timeline) => timeline.holds_head() && self.output.steps.is_empty(),
-                Body::Rendered(rendered) => rendered.content != Content::Stream,
-                _ => false,
-            };
-            if !is_early && !self.write(connection)? {
-                self.is_blocked = true;
-                break Next::Write;
-            }
-            match next {
+            let next = self.fill(worker);
+            self.write(connection)?;
+            match self.settle(worker, next) {
                 Next::Wait(until) if until <= self.begun + self.elapsed => {}
                 next => break next,
             }
         };
-        if next != Next::Over {
-            let waiting = self.output.rest();
-            worker.give_output(std::mem::replace(&mut self.output, waiting));
-        }
+        self.rest(worker);
         Ok(next)
+    }
+
+    /// Keeps no more room than it needs while it waits.
+    pub(crate) fn rest(&mut self, worker: &Worker) {
+        let waiting = self.output.rest();
+        worker.give_output(std::mem::replace(&mut self.output, waiting));
+    }
+
+    /// When it ended.
+    pub(crate) fn ended(&self) -> Instant {
+        self.begun + self.elapsed
     }
 
     /// Files the record of an exchange that is over, however it ended.
     pub(crate) fn end(
-        mut self,
+        &mut self,
         connection: &Connection<'_>,
         sent: io::Result<()>,
     ) -> io::Result<Outcome> {
@@ -153,7 +144,7 @@ impl Exchange {
             let elapsed = nanoseconds(self.waited + self.elapsed);
             worker.counters.count_http(asked, elapsed);
         }
-        if let (Some(truth), Some(mut record)) = (&worker.shared.truth, self.truth) {
+        if let (Some(truth), Some(mut record)) = (&worker.shared.truth, self.truth.take()) {
             record.ended = match sent {
                 Ok(()) => self.cut.map_or(Ended::Done, Ended::Fault),
                 Err(_) if connection.local.phase() == Phase::Stopping => Ended::Drain,
@@ -165,7 +156,19 @@ impl Exchange {
     }
 
     /// Puts what is due into the output; says what comes behind it.
-    fn fill(&mut self) -> Next {
+    pub(crate) fn fill(&mut self, worker: &Worker) -> Next {
+        if self.watch.is_some() && !self.attend(worker) {
+            return Next::Wait(self.begun + NEVER);
+        }
+        let next = self.fill_body();
+        if next == Next::Over {
+            // Its name is free and the next has its turn before the client can tell.
+            self.watch = None;
+        }
+        next
+    }
+
+    fn fill_body(&mut self) -> Next {
         match std::mem::replace(&mut self.body, Body::Empty) {
             Body::Empty | Body::HeadAlone(_) => Next::Over,
             Body::Rendered(rendered) => {
@@ -234,18 +237,25 @@ impl Exchange {
         moment.unwrap_or_else(|| self.begun + NEVER)
     }
 
-    /// Writes what stands in the output and notes when that was; `false` if the client does not take all.
-    fn write(&mut self, connection: &Connection<'_>) -> io::Result<bool> {
+    /// Writes what stands in the output, as far as the client takes it, and notes when that was.
+    pub(crate) fn write(&mut self, connection: &Connection<'_>) -> io::Result<()> {
+        if self.is_early() {
+            return Ok(());
+        }
         loop {
             let front = &self.output.bytes[self.output.written..];
             let back = self.rendered.as_ref();
             let back = back.map_or(&[][..], |(rendered, written)| &rendered.bytes[*written..]);
+            self.is_blocked = false;
             if front.is_empty() && back.is_empty() {
                 break;
             }
-            let count = match connection.try_write(front, back) {
+            let count = match connection.stream.try_write(front, back) {
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_blocked = true;
+                    break;
+                }
                 Err(error) => return Err(error),
             };
             let in_front = count.min(front.len());
@@ -257,14 +267,38 @@ impl Exchange {
                 record.bytes += count as u64;
             }
         }
-        if self.rendered.is_some() || !self.output.bytes.is_empty() {
-            self.wrote(connection.worker);
+        if self.has_output() {
+            self.elapsed = self.begun.elapsed();
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// What is sent whole waits for its moment with its head.
+    fn is_early(&self) -> bool {
+        match &self.body {
+            Body::Whole(_) => true,
+            Body::Stream(timeline) => timeline.holds_head() && self.output.steps.is_empty(),
+            Body::Rendered(rendered) => rendered.content != Content::Stream,
+            Body::Empty | Body::HeadAlone(_) => false,
+        }
+    }
+
+    fn has_output(&self) -> bool {
+        self.rendered.is_some() || !self.output.bytes.is_empty()
+    }
+
+    /// Counts what was written; says what is to be waited for where `next` comes behind it.
+    pub(crate) fn settle(&mut self, worker: &Worker, next: Next) -> Next {
+        if self.is_blocked {
+            return Next::Write;
+        }
+        if self.has_output() && !self.is_early() {
+            self.wrote(worker);
+        }
+        next
     }
 
     fn wrote(&mut self, worker: &Worker) {
-        self.elapsed = self.begun.elapsed();
         let rendered = self.rendered.take();
         let steps = match &rendered {
             None => &self.output.steps,

@@ -17,5 +17,7 @@ mod pacer;
 pub mod replay;
 pub mod server;
 mod socket;
+mod stream;
+mod tasks;
 pub mod truth;
 mod worker;

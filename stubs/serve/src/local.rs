@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::pin;
-use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::pacer::Pacer;
+use crate::tasks::{self, Sockets, Tasks};
 
 /// Bytes asked of the kernel at a time.
 const READ: usize = 64 << 10;
@@ -31,21 +31,38 @@ pub(crate) struct Local {
     pub(crate) pacer: Pacer,
     /// What is read comes here first, so that none who waits needs a buffer.
     pub(crate) input: RefCell<Box<[u8]>>,
-    ended: Notify,
+    pub(crate) tasks: Tasks,
+    /// For what was read and is not used yet.
+    buffers: RefCell<Vec<Vec<u8>>>,
     phase: Cell<Phase>,
-    tasks: RefCell<Tasks>,
 }
 
 impl Local {
-    /// One for the runtime that is entered.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
+    /// One for the runtime that is entered, and the sockets that its tasks will have.
+    pub(crate) fn new() -> io::Result<(Self, Sockets)> {
+        let (tasks, sockets) = Tasks::new()?;
+        let local = Self {
             pacer: Pacer::new()?,
             input: RefCell::new(vec![0; READ].into()),
-            ended: Notify::default(),
+            buffers: RefCell::default(),
+            tasks,
             phase: Cell::default(),
-            tasks: RefCell::default(),
-        })
+        };
+        Ok((local, sockets))
+    }
+
+    /// An empty buffer.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if (1..=READ).contains(&buffer.capacity()) && buffers.len() < tasks::BATCH {
+            buffer.clear();
+            buffers.push(buffer);
+        }
     }
 
     /// The server's phase; its change wakes all tasks.
@@ -68,12 +85,12 @@ impl Local {
         .await
     }
 
-    /// Follows the server's phase until all tasks have left.
+    /// Follows the server's phase until all tasks have ended.
     pub(crate) async fn end(&self, mut phase: watch::Receiver<Phase>) {
         self.turn(*phase.borrow_and_update());
-        while !self.tasks.borrow().is_empty() {
+        while !self.tasks.is_empty() {
             tokio::select! {
-                () = self.ended.notified() => {}
+                () = self.tasks.ended() => {}
                 changed = phase.changed(), if self.phase() < Phase::Stopping => {
                     // A server that was dropped waits for nothing.
                     let now = *phase.borrow_and_update();
@@ -85,80 +102,6 @@ impl Local {
 
     fn turn(&self, phase: Phase) {
         self.phase.set(phase);
-        self.tasks.borrow().wake();
-    }
-}
-
-/// A connection that is served, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Task {
-    local: Rc<Local>,
-    number: usize,
-}
-
-impl Task {
-    /// One that is about to be spawned.
-    pub(crate) fn new(local: &Rc<Local>) -> Self {
-        let number = local.tasks.borrow_mut().insert(Waker::noop().clone());
-        let local = Rc::clone(local);
-        Self { local, number }
-    }
-
-    /// What it shares with others.
-    pub(crate) fn local(&self) -> &Local {
-        &self.local
-    }
-
-    /// Lets changes of the phase wake the calling task.
-    pub(crate) async fn begin(&self) {
-        std::future::poll_fn(|cx| {
-            let waker = cx.waker().clone();
-            self.local.tasks.borrow_mut().wakers[self.number] = Some(waker);
-            Poll::Ready(())
-        })
-        .await;
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        let mut tasks = self.local.tasks.borrow_mut();
-        tasks.remove(self.number);
-        if tasks.is_empty() {
-            self.local.ended.notify_one();
-        }
-    }
-}
-
-/// Wakers by number.
-#[derive(Debug, Default)]
-struct Tasks {
-    free: Vec<usize>,
-    wakers: Vec<Option<Waker>>,
-}
-
-impl Tasks {
-    fn insert(&mut self, waker: Waker) -> usize {
-        if let Some(number) = self.free.pop() {
-            self.wakers[number] = Some(waker);
-            return number;
-        }
-        self.wakers.push(Some(waker));
-        self.wakers.len() - 1
-    }
-
-    fn remove(&mut self, number: usize) {
-        self.wakers[number] = None;
-        self.free.push(number);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.wakers.len() == self.free.len()
-    }
-
-    fn wake(&self) {
-        for waker in self.wakers.iter().flatten() {
-            waker.wake_by_ref();
-        }
+        self.tasks.wake();
     }
 }

@@ -129,6 +129,11 @@ impl<'p> Wait<'p> {
         Poll::Pending
     }
 
+    /// Whether the task will be woken, where `now` has just been: spares a look at the clock.
+    pub(crate) fn is_set(&self, now: Instant) -> bool {
+        self.key.is_some_and(|key| key.at() > now)
+    }
+
     /// Until a moment has come.
     pub(crate) async fn until(mut self, at: Instant) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll(at, cx)).await

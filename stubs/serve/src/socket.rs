@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wire::http1::{self, Framing, RequestHead, WholeRequest};
 
 use crate::local::{Local, Phase};
 use crate::pacer::Wait;
+use crate::stream::Stream;
 use crate::worker::Shared;
 
 /// The client's end, and what has been read from it.
@@ -20,7 +20,7 @@ pub(crate) struct Socket<'l> {
     pub(crate) local: &'l Local,
     /// It has had a request, so that it may be idle too long.
     is_used: bool,
-    stream: TcpStream,
+    stream: Stream,
 }
 
 /// What comes of waiting for a request.
@@ -36,8 +36,8 @@ pub(crate) enum Came {
 }
 
 impl<'l> Socket<'l> {
-    pub(crate) fn new(stream: TcpStream, local: &'l Local) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
+    pub(crate) fn new(stream: Stream, local: &'l Local) -> io::Result<Self> {
+        stream.set_nodelay()?;
         Ok(Self {
             input: Vec::new(),
             is_used: false,

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plan::reply::Facts;
 use plan::stub::{Context, Stub};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -18,9 +18,11 @@ use wire::http1::{BadHead, KnownHead, RequestHead};
 use crate::connection;
 use crate::cpu::Thread;
 use crate::exchange::Output;
-use crate::local::{Local, Phase, Task};
+use crate::local::{Local, Phase};
 use crate::metrics::{Counters, Metrics, nanoseconds};
 use crate::pacer::{self, Pacer, Wait};
+use crate::stream::Stream;
+use crate::tasks;
 use crate::truth::{Ended, Record, Sink};
 
 /// How long to wait for file descriptors to become free.
@@ -86,7 +88,7 @@ impl Shared {
     pub(crate) fn serve(
         &self,
         listener: std::net::TcpListener,
-        serve: impl AsyncFn(TcpStream, &Local, u64) -> io::Result<()> + Clone + 'static,
+        serve: impl AsyncFn(Stream, &Local, u64) -> io::Result<()> + Clone + 'static,
     ) -> io::Result<()> {
         let mut builder = Builder::new_current_thread();
         builder.enable_io().max_blocking_threads(1);
@@ -96,23 +98,32 @@ impl Shared {
         let runtime = builder.build_local(LocalOptions::default())?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;
-            let local = Rc::new(Local::new()?);
+            let (local, sockets) = Local::new()?;
+            let local = Rc::new(local);
             let paced = Rc::clone(&local);
             tokio::task::spawn_local(async move {
                 if let Err(error) = paced.pacer.run().await {
                     tracing::error!("failed to keep the pace, nothing paced goes on: {error}");
                 }
             });
+            let run = Rc::clone(&local);
+            tokio::task::spawn_local(async move {
+                if let Err(error) = run.tasks.run(sockets).await {
+                    tracing::error!("failed to wait for connections, none goes on: {error}");
+                }
+            });
             let mut phase = self.phase.clone();
             while let Some(stream) = accept(&listener, &mut phase, &local.pacer).await {
                 let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let (task, serve) = (Task::new(&local), serve.clone());
-                tokio::task::spawn_local(async move {
-                    task.begin().await;
-                    if let Err(error) = serve(stream, task.local(), number).await {
+                let (served, serve) = (Rc::clone(&local), serve.clone());
+                let spawned = local.tasks.spawn(stream, |stream| async move {
+                    if let Err(error) = serve(stream, &served, number).await {
                         tracing::debug!("connection {number}: {error}");
                     }
                 });
+                if let Err(error) = spawned {
+                    tracing::warn!("failed to wait for connection {number}: {error}");
+                }
             }
             drop(listener);
             local.end(phase).await;
@@ -126,7 +137,7 @@ async fn accept(
     listener: &TcpListener,
     phase: &mut watch::Receiver<Phase>,
     pacer: &Pacer,
-) -> Option<TcpStream> {
+) -> Option<std::net::TcpStream> {
     let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
@@ -134,8 +145,8 @@ async fn accept(
             _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, _)) => return Some(stream),
+        match accepted.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => return Some(stream),
             Err(error) => {
                 // Out of file descriptors, mostly: others must end before more can come.
                 if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
@@ -159,8 +170,8 @@ pub(crate) struct Worker {
     date: Date,
     /// The last head, mostly like the next.
     head: RefCell<KnownHead>,
-    /// Of the exchange that ended last, for the next.
-    output: RefCell<Output>,
+    /// Of exchanges that have ended, for those to come.
+    outputs: RefCell<Vec<Output>>,
 }
 
 impl Worker {
@@ -176,7 +187,7 @@ impl Worker {
             counters: shared.metrics.add_worker(Thread::current(), stub.dialect),
             date: Date::default(),
             head: RefCell::default(),
-            output: RefCell::default(),
+            outputs: RefCell::default(),
             shared,
             stub,
         });
@@ -203,12 +214,15 @@ impl Worker {
 
     /// An empty buffer.
     pub(crate) fn take_output(&self) -> Output {
-        self.output.take()
+        self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Gives a buffer back.
     pub(crate) fn give_output(&self, output: Output) {
-        self.output.replace(output.emptied());
+        let mut outputs = self.outputs.borrow_mut();
+        if outputs.len() < tasks::BATCH {
+            outputs.push(output.emptied());
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn reply(
     context: &mut Context,
 ) -> Result<Reply, Failure> {
     let (mut bytes, mut due) = (Vec::new(), Duration::ZERO);
-    let mut facts = Facts::default();
+    let mut facts = Box::<Facts>::default();
     let mut works: Vec<Work> = Vec::new();
     for one in request.each() {
         bytes.push(if bytes.is_empty() { b'[' } else { b',' });

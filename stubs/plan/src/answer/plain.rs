@@ -114,7 +114,7 @@ impl<'a> Quick<'a> {
         };
         let envelope = speech.encoder.envelope();
         let sends_usage = !request.stream || envelope.usage.is_told_at_end();
-        let facts = Facts {
+        let facts = Box::new(Facts {
             finish_reason: Some(speech.plain.finish.reason.as_str()),
             prompt_tokens: Some(prompt.tokens),
             reasoning_tokens,
@@ -133,7 +133,7 @@ impl<'a> Quick<'a> {
                 tokens: speech.plain.tokens,
             }])),
             ..Facts::default()
-        };
+        });
         Reply {
             body: Body::Rendered(Arc::new(rendered)),
             facts,

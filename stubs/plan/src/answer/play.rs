@@ -234,7 +234,7 @@ impl<'a> Answer<'a> {
         };
         Reply {
             body,
-            facts,
+            facts: Box::new(facts),
             ..Reply::empty(200)
         }
     }

@@ -10,7 +10,7 @@ use plan::stub::Context;
 use tokio::time::Instant;
 use wire::http1::{self, BodyDecoder, Framing, RequestHead};
 
-use super::{Arrival, Begun, Connection};
+use super::Connection;
 use crate::cpu;
 use crate::exchange::{Arrived, Exchange};
 use crate::local::Phase;
@@ -82,25 +82,25 @@ enum Read {
 }
 
 impl Connection<'_> {
-    /// Reads the rest of the request whose start is in the input, and begins to answer it; `None` when
+    /// Reads the rest of the request whose start is in the input, and decides the answer to it; `false` when
     /// there is none to come.
-    pub(super) async fn rest(&mut self) -> io::Result<Option<Begun>> {
+    pub(super) async fn rest(&mut self, exchange: &mut Exchange) -> io::Result<bool> {
         let (length, framing, waits) = loop {
             if let Ok(Some((head, length))) = RequestHead::parse(&self.input) {
                 break (length, head.framing, head.expect_continue);
             }
             if !self.read_more(Phase::Draining).await? {
-                return Ok(None);
+                return Ok(false);
             }
-            if let Arrival::Begun(begun) = self.arrived_in_input()? {
-                return Ok(Some(begun));
+            if self.arrived(Instant::now(), exchange) {
+                return Ok(true);
             }
         };
         if waits && framing != Framing::Length(0) {
             self.write_continue().await?;
         }
-        let exchange = match self.body(length, framing).await? {
-            Read::Ended => return Ok(None),
+        match self.body(length, framing).await? {
+            Read::Ended => return Ok(false),
             Read::Complete(body) => {
                 let request = Request {
                     body,
@@ -108,34 +108,33 @@ impl Connection<'_> {
                     input: std::mem::take(&mut self.input),
                     received: Instant::now(),
                 };
-                self.decide(request).await?
+                self.decide(request, exchange).await?;
             }
             Read::Invalid => {
-                self.input.clear();
-                Exchange::invalid(self)
+                self.invalid(exchange);
             }
             Read::TooLarge => {
                 let input = std::mem::take(&mut self.input);
-                Exchange::too_large(self, &input)
+                exchange.too_large(self, &input);
             }
-        };
-        self.begin(exchange).map(Some)
+        }
+        Ok(true)
     }
 
     /// Decides the answer to a request, of which the input keeps what came behind it.
-    async fn decide(&mut self, request: Request) -> io::Result<Exchange> {
-        let (request, exchange) = if request.body().len() > LARGE {
+    async fn decide(&mut self, request: Request, exchange: &mut Exchange) -> io::Result<()> {
+        let request = if request.body().len() > LARGE {
             let (request, reply) = self.decide_aside(request).await?;
-            let exchange = request.with(|arrived| Exchange::answer(self, arrived, reply));
-            (request, exchange)
+            request.with(|arrived| exchange.answer(self, arrived, reply));
+            request
         } else {
-            let exchange = request.with(|arrived| Exchange::new(self, arrived));
-            (request, exchange)
+            request.with(|arrived| exchange.decide(self, arrived));
+            request
         };
         let used = request.used();
         self.input = request.input;
         self.input.drain(..used);
-        Ok(exchange)
+        Ok(())
     }
 
     /// Asks the stub on another thread.
@@ -213,7 +212,7 @@ impl Connection<'_> {
     async fn write_continue(&mut self) -> io::Result<()> {
         let mut bytes = http1::CONTINUE;
         while !bytes.is_empty() {
-            match self.stream.try_write(bytes) {
+            match self.stream.try_write(bytes, &[]) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
                 Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use wire::http1::{Chunking, Framing, RequestHead};
 use wire::metrics;
 
 use super::attend::Watch;
-use super::{Exchange, Outcome};
+use super::{Exchange, Outcome, Output};
 use crate::connection::Connection;
 use crate::metrics::{Asked, Method, Progress};
 use crate::truth::Record;
@@ -40,7 +40,7 @@ impl<'a> Arrived<'a> {
 
 impl Exchange {
     /// Decides the answer to a request and puts its head into the output.
-    pub(crate) fn new(connection: &Connection<'_>, arrived: &Arrived<'_>) -> Self {
+    pub(crate) fn decide(&mut self, connection: &Connection<'_>, arrived: &Arrived<'_>) {
         let worker = connection.worker;
         let mut context = worker.context.borrow_mut();
         context.created = worker.date(arrived.received).0;
@@ -49,15 +49,16 @@ impl Exchange {
             .stub
             .reply(&arrived.call(worker.shared.truth.is_some()), &mut context);
         drop(context);
-        Self::answer(connection, arrived, reply)
+        self.answer(connection, arrived, reply);
     }
 
     /// Puts the head of an answer into the output; what is not for a stub to answer is answered here.
     pub(crate) fn answer(
+        &mut self,
         connection: &Connection<'_>,
         arrived: &Arrived<'_>,
         reply: Result<Reply, Route>,
-    ) -> Self {
+    ) {
         let Arrived { head, received, .. } = *arrived;
         let worker = connection.worker;
         let mut context = worker.context.borrow_mut();
@@ -69,38 +70,38 @@ impl Exchange {
             reply
         });
         let (_, date) = worker.date(received);
-        let mut exchange = Self::answering(connection, received);
-        exchange.chunking = worker.stub.dialect.chunking(head.is_http10);
+        self.begin(connection, received);
+        self.chunking = worker.stub.dialect.chunking(head.is_http10);
         let closing = Closing {
             close: !head.keep_alive,
-            is_unframed: exchange.chunking == Chunking::None,
+            is_unframed: self.chunking == Chunking::None,
         };
-        write_head(worker, &reply, closing, &date, &mut exchange.output.bytes);
-        exchange.asked = Some(Asked {
+        write_head(worker, &reply, closing, &date, &mut self.output.bytes);
+        self.asked = Some(Asked {
             method: Method::named(head.method),
             request_bytes: request_bytes(head),
             response_bytes: reply.content().length().unwrap_or(0) as u64,
             route: reply.route,
             status: reply.status,
         });
-        exchange.is_head = head.method == "HEAD";
+        self.is_head = head.method == "HEAD";
         if head.keep_alive {
-            exchange.outcome = Outcome::KeepAlive;
+            self.outcome = Outcome::KeepAlive;
         }
-        exchange.progress = Progress::new(reply.facts.works.take(), &worker.counters);
+        self.progress = Progress::new(reply.facts.works.take(), &worker.counters);
         if worker.shared.truth.is_some() {
             let request_id = match head.header("x-request-id") {
                 Some(id) => id.to_owned(),
                 None => format!("{:032x}", context.random.u128(..)),
             };
-            exchange.truth = Some(Box::new(Record {
+            self.truth = Some(Box::new(Record {
                 method: Some(head.method.to_owned()),
                 route: Some(head.path().to_owned()),
                 request_id,
-                ..record(connection, reply.status, reply.facts, received)
+                ..record(connection, reply.status, *reply.facts, received)
             }));
         }
-        exchange.watch = reply.ticket.take().map(|ticket| {
+        self.watch = reply.ticket.take().map(|ticket| {
             let head = Saved {
                 closing,
                 headers: std::mem::take(&mut reply.headers),
@@ -108,61 +109,67 @@ impl Exchange {
             };
             Box::new(Watch::new(*ticket, head))
         });
-        exchange.body = reply.body;
-        exchange
+        self.body = reply.body;
     }
 
     /// The answer to bytes that are no HTTP.
-    pub(crate) fn invalid(connection: &Connection<'_>) -> Self {
+    pub(crate) fn invalid(&mut self, connection: &Connection<'_>) {
         let worker = connection.worker;
-        let mut exchange = Self::refused(connection, 400);
-        let (_, date) = worker.date(exchange.begun);
-        let output = &mut exchange.output.bytes;
-        worker.stub.dialect.write_invalid(&date, output);
-        exchange
+        self.refuse(connection, 400);
+        let (_, date) = worker.date(self.begun);
+        worker
+            .stub
+            .dialect
+            .write_invalid(&date, &mut self.output.bytes);
     }
 
     /// The answer to a body beyond the limit.
-    pub(crate) fn too_large(connection: &Connection<'_>, input: &[u8]) -> Self {
+    pub(crate) fn too_large(&mut self, connection: &Connection<'_>, input: &[u8]) {
         let worker = connection.worker;
         let reply = Reply::too_large(worker.stub.dialect, worker.shared.max_body);
-        let mut exchange = Self::refused(connection, reply.status);
-        let (_, date) = worker.date(exchange.begun);
+        self.refuse(connection, reply.status);
+        let (_, date) = worker.date(self.begun);
         let close = Closing {
             close: true,
             is_unframed: false,
         };
-        write_head(worker, &reply, close, &date, &mut exchange.output.bytes);
+        write_head(worker, &reply, close, &date, &mut self.output.bytes);
         if let Ok(Some((head, _))) = RequestHead::parse(input) {
-            exchange.asked = Some(Asked {
+            self.asked = Some(Asked {
                 method: Method::named(head.method),
                 request_bytes: 0,
                 response_bytes: 0,
                 route: None,
                 status: reply.status,
             });
-            if let Some(record) = &mut exchange.truth {
+            if let Some(record) = &mut self.truth {
                 record.method = Some(head.method.to_owned());
                 record.route = Some(head.path().to_owned());
             }
         }
-        exchange.body = reply.body;
-        exchange
+        self.body = reply.body;
     }
 
-    fn refused(connection: &Connection<'_>, status: u16) -> Self {
+    fn refuse(&mut self, connection: &Connection<'_>, status: u16) {
         let received = Instant::now();
-        let mut exchange = Self::answering(connection, received);
+        self.begin(connection, received);
         if connection.worker.shared.truth.is_some() {
             let record = record(connection, status, Facts::default(), received);
-            exchange.truth = Some(Box::new(record));
+            self.truth = Some(Box::new(record));
         }
-        exchange
     }
 
     /// An answer of nothing, at the end of the connection.
-    fn answering(connection: &Connection<'_>, received: Instant) -> Self {
+    fn begin(&mut self, connection: &Connection<'_>, received: Instant) {
         connection.worker.counters.count_request();
+        *self = Self {
+            output: connection.worker.take_output(),
+            ..Self::new(received)
+        };
+    }
+
+    /// None yet.
+    pub(crate) fn new(begun: Instant) -> Self {
         Self {
             asked: None,
             body: Body::Empty,
@@ -172,9 +179,9 @@ impl Exchange {
             is_blocked: false,
             is_head: false,
             outcome: Outcome::Close,
-            output: connection.worker.take_output(),
+            output: Output::default(),
             progress: Progress::default(),
-            begun: received,
+            begun,
             waited: Duration::ZERO,
             rendered: None,
             watch: None,
