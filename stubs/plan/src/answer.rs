@@ -20,8 +20,8 @@ use crate::check;
 use crate::front::Front;
 use crate::pace::Pace;
 use crate::prompt::Counted;
-use crate::reply::{Body, Facts, Rendered, Reply};
-use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, Stub};
+use crate::reply::{Body, Rendered, Reply};
+use crate::stub::{Call, Context, MAX_RENDERED, RenderKey, RenderedOnce, Stub};
 use crate::timeline::{Plan, Track};
 use crate::under_way::{self, Ticket, Turn};
 
@@ -92,9 +92,9 @@ fn answered(
         stream: request.stream,
         usage: policy,
     };
-    let add_asked = |facts: &mut Facts| {
-        facts.include_usage = request.stream_options.include_usage;
-        if call.wants_facts {
+    let add_asked = |reply: &mut Reply| {
+        if let Some(facts) = reply.facts.as_mut().filter(|_| call.wants_facts) {
+            facts.include_usage = request.stream_options.include_usage;
             let decisive = request.prompt.decisive_text();
             let decoded = || Some(&*prompt[0].text);
             facts.prompt = Some(decisive.or_else(decoded).unwrap_or_default().to_owned());
@@ -105,9 +105,9 @@ fn answered(
     // What is rendered is sent at once.
     let is_burst = stub.engine.pace == Pace::Burst;
     let renders_once = stub.streaming.renders_once && is_burst && is_usual;
-    if renders_once && let Some((rendered, known)) = context.rendered.get(&key) {
-        let mut reply = Reply::rendered(rendered, known.clone());
-        add_asked(&mut reply.facts);
+    if renders_once && let Some(rendered) = context.rendered.get(&key) {
+        let mut reply = rendered.clone().reply();
+        add_asked(&mut reply);
         return Ok(reply);
     }
     let envelope = envelope(stub, request, prompt, call, context, policy);
@@ -125,7 +125,8 @@ fn answered(
     let quick = quick.filter(|_| turn != Some(Turn::Waiting));
     let mut reply = if let Some(quick) = quick {
         quick.take_up(stub, prompt);
-        quick.reply(stub, request, prompt, envelope)
+        let spare = context.take_spare();
+        quick.reply(stub, request, prompt, (envelope, spare), call.wants_facts)
     } else {
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.turn = turn;
@@ -135,19 +136,18 @@ fn answered(
     if renders_once {
         reply = rendered_once(reply, key, context);
     }
-    add_asked(&mut reply.facts);
+    add_asked(&mut reply);
     reply.ticket = ticket;
     Ok(reply)
 }
 
 /// An answer rendered for all requests that differ in nothing but their key.
 fn rendered_once(reply: Reply, key: RenderKey, context: &mut Context) -> Reply {
-    let (rendered, known) = render(reply);
+    let rendered = render(reply);
     if context.rendered.len() < MAX_RENDERED {
-        let entry = (Arc::clone(&rendered), known.clone());
-        context.rendered.insert(key, entry);
+        context.rendered.insert(key, rendered.clone());
     }
-    Reply::rendered(&rendered, known)
+    rendered.reply()
 }
 
 /// Which chunks of the answer carry usage.
@@ -281,35 +281,42 @@ pub(crate) struct Answer<'a> {
 }
 
 /// A reply's bytes, all at once.
-fn render(reply: Reply) -> (Arc<Rendered>, Box<Facts>) {
+fn render(reply: Reply) -> RenderedOnce {
     let content = reply.content();
     let mut bytes = Vec::new();
     let mut steps = Vec::new();
-    match reply.body {
-        Body::Empty | Body::HeadAlone(_) => {}
-        Body::Rendered(rendered) => return (rendered, reply.facts),
+    let rendered = match reply.body {
+        Body::Rendered(rendered) => Some(rendered),
+        Body::Empty | Body::HeadAlone(_) => None,
         Body::Stream(mut timeline) => {
             timeline.steps(Duration::MAX, usize::MAX, &mut bytes, &mut steps);
+            None
         }
         Body::Whole(whole) => {
             steps.push(whole.step());
             bytes.extend_from_slice(&whole.bytes);
+            None
         }
-    }
-    let rendered = Rendered {
+    };
+    let render = || Rendered {
         bytes,
         content,
         steps,
     };
-    (Arc::new(rendered), reply.facts)
+    RenderedOnce {
+        facts: reply.facts,
+        rendered: rendered.unwrap_or_else(|| Arc::new(render())),
+        works: reply.works,
+    }
 }
 
-impl Reply {
-    fn rendered(rendered: &Arc<Rendered>, facts: Box<Facts>) -> Self {
-        Self {
-            body: Body::Rendered(Arc::clone(rendered)),
-            facts,
-            ..Self::empty(200)
+impl RenderedOnce {
+    fn reply(self) -> Reply {
+        Reply {
+            body: Body::Rendered(self.rendered),
+            facts: self.facts,
+            works: self.works,
+            ..Reply::empty(200)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A chat that was played for a route which lays its answer out in its own way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::chunk::Choice;
@@ -15,6 +16,7 @@ use crate::reply::{Body, Facts, Reply, Whole};
 use crate::stub::{Call, Context, Stub};
 use crate::timeline;
 use crate::under_way::{self, Ticket};
+use crate::work::Work;
 
 /// One answer to one prompt.
 pub(crate) struct Played<'a> {
@@ -22,6 +24,7 @@ pub(crate) struct Played<'a> {
     facts: Facts,
     ticket: Option<Box<Ticket>>,
     pub(crate) usage: Usage,
+    works: Arc<[Work]>,
 }
 
 impl<'a> Played<'a> {
@@ -42,12 +45,13 @@ impl<'a> Played<'a> {
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.play()?;
         let usage = timeline::total_usage(&answer.plan, &answer.tracks);
-        let facts = answer.facts();
+        let (facts, works) = (answer.facts(), answer.works());
         Ok(Self {
             answer,
             facts,
             ticket,
             usage,
+            works,
         })
     }
 
@@ -88,10 +92,11 @@ impl<'a> Played<'a> {
         };
         Reply {
             body,
-            facts: Box::new(Facts {
+            facts: Some(Box::new(Facts {
                 prompt: call.wants_facts.then(prompt),
                 ..self.facts
-            }),
+            })),
+            works: Some(self.works),
             ticket: self.ticket,
             ..Reply::empty(200)
         }

@@ -24,12 +24,14 @@ pub struct Reply {
     pub headers: Headers,
     /// What follows the head.
     pub body: Body,
-    /// What the truth file says of it.
-    pub facts: Box<Facts>,
+    /// What the truth file says of it, where that is known and somebody may want it.
+    pub facts: Option<Box<Facts>>,
     /// The route that answered, if it came that far.
     pub route: Option<Route>,
     /// Its request's place among those under way, where these are kept.
     pub ticket: Option<Box<Ticket>>,
+    /// What the engine does for each choice.
+    pub works: Option<Arc<[Work]>>,
 }
 
 /// A reply's body.
@@ -63,7 +65,7 @@ pub struct Whole {
 }
 
 /// A body's bytes and what they are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rendered {
     /// All of its bytes.
     pub bytes: Vec<u8>,
@@ -92,8 +94,6 @@ pub struct Facts {
     pub stream: Option<bool>,
     /// The usage that the answer ends with.
     pub usage: Option<Usage>,
-    /// What the engine does for each choice.
-    pub works: Option<Arc<[Work]>>,
 }
 
 impl Reply {
@@ -109,9 +109,10 @@ impl Reply {
                 kept: None,
                 tokens: 0,
             }),
-            facts: Box::default(),
+            facts: None,
             route: None,
             ticket: None,
+            works: None,
         }
     }
 
@@ -121,9 +122,10 @@ impl Reply {
             status,
             headers: Headers::default(),
             body: Body::Empty,
-            facts: Box::default(),
+            facts: None,
             route: None,
             ticket: None,
+            works: None,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::route;
 use crate::source::{Echo, Source};
 use crate::tools::ToolParser;
 use crate::under_way::UnderWay;
+use crate::work::Work;
 
 /// Longest answer in tokens that is made up by repeating.
 pub const MAX_OSL: u64 = 1 << 22;
@@ -165,7 +166,17 @@ pub struct Context {
     /// Source of ids.
     pub random: fastrand::Rng,
     /// Answers rendered once.
-    pub(crate) rendered: BTreeMap<RenderKey, (Arc<Rendered>, Box<Facts>)>,
+    pub(crate) rendered: BTreeMap<RenderKey, RenderedOnce>,
+    /// Room for the next answer that is rendered.
+    spare: Option<Arc<Rendered>>,
+}
+
+/// An answer without what is asked of it alone.
+#[derive(Clone, Debug)]
+pub(crate) struct RenderedOnce {
+    pub(crate) facts: Option<Box<Facts>>,
+    pub(crate) rendered: Arc<Rendered>,
+    pub(crate) works: Option<Arc<[Work]>>,
 }
 
 /// What shows of a request to a stub that renders once.
@@ -189,7 +200,22 @@ impl Context {
             known: Known::default(),
             random: fastrand::Rng::with_seed(seed),
             rendered: BTreeMap::new(),
+            spare: None,
         }
+    }
+
+    /// Gives back what was rendered, as room for the next unless somebody else has it too.
+    pub fn give_back(&mut self, mut rendered: Arc<Rendered>) {
+        if let Some(own) = Arc::get_mut(&mut rendered) {
+            own.bytes.clear();
+            own.steps.clear();
+            self.spare = Some(rendered);
+        }
+    }
+
+    /// Room for an answer.
+    pub(crate) fn take_spare(&mut self) -> Arc<Rendered> {
+        self.spare.take().unwrap_or_default()
     }
 }
 

@@ -160,7 +160,7 @@ impl Exchange {
         if self.watch.is_some() && !self.attend(worker) {
             return Next::Wait(self.begun + NEVER);
         }
-        let next = self.fill_body();
+        let next = self.fill_body(worker);
         if next == Next::Over {
             // Its name is free and the next has its turn before the client can tell.
             self.watch = None;
@@ -168,10 +168,10 @@ impl Exchange {
         next
     }
 
-    fn fill_body(&mut self) -> Next {
+    fn fill_body(&mut self, worker: &Worker) -> Next {
         match std::mem::replace(&mut self.body, Body::Empty) {
             Body::Empty | Body::HeadAlone(_) => Next::Over,
-            Body::Rendered(rendered) => {
+            Body::Rendered(mut rendered) => {
                 let mut written = 0;
                 let is_stream = rendered.content == Content::Stream;
                 let reframes = is_stream && self.chunking != Chunking::Lower;
@@ -181,6 +181,11 @@ impl Exchange {
                     written = rendered.bytes.len();
                     if reframes {
                         self.chunking.apply(&mut self.output.bytes, start);
+                    }
+                    if let Some(own) = Arc::get_mut(&mut rendered) {
+                        std::mem::swap(&mut own.steps, &mut self.output.steps);
+                        worker.context.borrow_mut().give_back(rendered);
+                        return Next::Over;
                     }
                 }
                 self.rendered = Some((rendered, written));

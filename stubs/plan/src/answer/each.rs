@@ -8,7 +8,7 @@ use wire::request::{Endpoint, Request};
 
 use super::whole::MAX_WHOLE_BYTES;
 use crate::check::MAX_CHOICES;
-use crate::reply::{Body, Facts, Reply};
+use crate::reply::{Body, Reply};
 use crate::stub::{Call, Context, Stub};
 use crate::work::Work;
 
@@ -29,7 +29,7 @@ pub(super) fn reply(
     context: &mut Context,
 ) -> Result<Reply, Failure> {
     let (mut bytes, mut due) = (Vec::new(), Duration::ZERO);
-    let mut facts = Box::<Facts>::default();
+    let mut facts = None;
     let mut works: Vec<Work> = Vec::new();
     for one in request.each() {
         bytes.push(if bytes.is_empty() { b'[' } else { b',' });
@@ -43,16 +43,8 @@ pub(super) fn reply(
                     bytes.extend_from_slice(&whole.bytes);
                     due = due.max(whole.due);
                 }
-                works.extend(
-                    reply
-                        .facts
-                        .works
-                        .iter()
-                        .flat_map(|works| works.iter().copied()),
-                );
-                if facts.response_id.is_none() {
-                    facts = reply.facts;
-                }
+                works.extend(reply.works.iter().flat_map(|works| works.iter().copied()));
+                facts = facts.or(reply.facts);
             }
         }
         if bytes.len() > MAX_WHOLE_BYTES {
@@ -61,11 +53,11 @@ pub(super) fn reply(
         }
     }
     bytes.push(b']');
-    facts.works = (!works.is_empty()).then(|| Arc::from(works));
     let mut reply = Reply::json(200, bytes);
     if let Body::Whole(whole) = &mut reply.body {
         whole.due = due;
     }
     reply.facts = facts;
+    reply.works = (!works.is_empty()).then(|| Arc::from(works));
     Ok(reply)
 }

@@ -93,7 +93,8 @@ impl<'a> Quick<'a> {
         stub: &Stub,
         request: &Request<'_>,
         prompt: &Counted<'_>,
-        envelope: Envelope,
+        (envelope, mut spare): (Envelope, Arc<Rendered>),
+        wants_facts: bool,
     ) -> Reply {
         let Self { max_tokens, plain } = self;
         // SGLang tells of reasoning in every usage.
@@ -107,36 +108,38 @@ impl<'a> Quick<'a> {
             },
             plain,
         };
-        let (rendered, steps) = if request.stream {
-            speech.stream()
+        let rendered = Arc::get_mut(&mut spare).expect("nobody else has what is spare");
+        let steps = if request.stream {
+            speech.stream(rendered)
         } else {
-            speech.whole()
+            speech.whole(rendered)
         };
         let envelope = speech.encoder.envelope();
         let sends_usage = !request.stream || envelope.usage.is_told_at_end();
-        let facts = Box::new(Facts {
+        let facts = || Facts {
             finish_reason: Some(speech.plain.finish.reason.as_str()),
             prompt_tokens: Some(prompt.tokens),
             reasoning_tokens,
             response_id: Some(envelope.id.as_str().into()),
             stream: Some(request.stream),
             usage: Some(speech.usage).filter(|_| sends_usage),
-            works: Some(Arc::new([Work {
-                cached_tokens: None,
-                choices: 1,
-                finish: Some(speech.plain.finish.reason),
-                first_due: Duration::ZERO,
-                last_due: Duration::ZERO,
-                max_tokens,
-                prompt_tokens: prompt.tokens,
-                steps,
-                tokens: speech.plain.tokens,
-            }])),
             ..Facts::default()
-        });
+        };
+        let work = Work {
+            cached_tokens: None,
+            choices: 1,
+            finish: Some(speech.plain.finish.reason),
+            first_due: Duration::ZERO,
+            last_due: Duration::ZERO,
+            max_tokens,
+            prompt_tokens: prompt.tokens,
+            steps,
+            tokens: speech.plain.tokens,
+        };
         Reply {
-            body: Body::Rendered(Arc::new(rendered)),
-            facts,
+            body: Body::Rendered(spare),
+            facts: wants_facts.then(|| Box::new(facts())),
+            works: Some(Arc::new([work])),
             ..Reply::empty(200)
         }
     }
@@ -186,33 +189,33 @@ impl Cuts {
 
 impl Speech<'_> {
     /// The answer at once, and its steps of the engine.
-    fn whole(&self) -> (Rendered, u64) {
-        let text = self.plain.text;
-        let mut bytes = Vec::with_capacity(text.len() + text.len() / 8 + super::whole::AROUND);
+    fn whole(&self, out: &mut Rendered) -> u64 {
+        let (text, bytes) = (self.plain.text, &mut out.bytes);
+        bytes.reserve(text.len() + text.len() / 8 + super::whole::AROUND);
         let shape = Shape::answer(self.plain.finish.reason);
-        self.encoder.shaped(shape, text, self.usage, &mut bytes);
-        let step = Step {
+        self.encoder.shaped(shape, text, self.usage, bytes);
+        out.content = Content::Json(bytes.len());
+        out.steps.push(Step {
             due: Duration::ZERO,
             kind: Kind::Body,
             index: None,
             tokens: small(self.plain.tokens),
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        };
-        let rendered = Rendered {
-            content: Content::Json(bytes.len()),
-            bytes,
-            steps: vec![step],
-        };
-        (rendered, self.cuts.count() as u64)
+        });
+        self.cuts.count() as u64
     }
 
     /// The answer as a stream, and its chunks of text.
-    fn stream(&self) -> (Rendered, u64) {
+    fn stream(&self, rendered: &mut Rendered) -> u64 {
         let (chunks, envelope) = (self.cuts.count(), self.encoder.envelope());
+        let room = AROUND_TEXT * (chunks + 4) + self.plain.text.len();
+        rendered.content = Content::Stream;
+        rendered.bytes.reserve(room);
+        rendered.steps.reserve(chunks + 4);
         let mut out = Stream {
-            bytes: Vec::with_capacity(AROUND_TEXT * (chunks + 4) + self.plain.text.len()),
+            bytes: &mut rendered.bytes,
             encoder: &self.encoder,
-            steps: Vec::with_capacity(chunks + 4),
+            steps: &mut rendered.steps,
         };
         if envelope.endpoint == Endpoint::Chat {
             out.shaped(
@@ -245,15 +248,10 @@ impl Speech<'_> {
         if envelope.usage.is_told_at_end() {
             out.shaped((Kind::Usage, None, 0), Shape::usage(), "", self.usage);
         }
-        http1::write_chunk(&mut out.bytes, |bytes| bytes.extend_from_slice(sse::DONE));
+        http1::write_chunk(out.bytes, |bytes| bytes.extend_from_slice(sse::DONE));
         out.step((Kind::Done, None, 0), sse::DONE.len());
         out.bytes.extend_from_slice(http1::LAST_CHUNK);
-        let rendered = Rendered {
-            bytes: out.bytes,
-            content: Content::Stream,
-            steps: out.steps,
-        };
-        (rendered, chunks as u64)
+        chunks as u64
     }
 }
 
@@ -269,7 +267,7 @@ impl<'a> Speech<'a> {
             && first == every
         {
             let (said, behind) = text.split_at(chunks * every);
-            if let Some(bytes) = template.write_chunks(said, every, &mut out.bytes) {
+            if let Some(bytes) = template.write_chunks(said, every, out.bytes) {
                 let told = (Kind::Content, Some(0), small(every as u64));
                 out.steps
                     .extend(std::iter::repeat_n(step(told, bytes), chunks));
@@ -280,7 +278,7 @@ impl<'a> Speech<'a> {
         for _ in 0..left {
             let (taken, rest) = pieces.split_at(room);
             let (said, behind) = text.split_at(taken.bytes());
-            let bytes = template.write_chunk(said, &mut out.bytes);
+            let bytes = template.write_chunk(said, out.bytes);
             out.step((Kind::Content, Some(0), small(taken.tokens())), bytes);
             (pieces, text) = (rest, behind);
             room = every;
@@ -296,15 +294,15 @@ fn small(tokens: u64) -> u32 {
 
 /// Events that are due at once.
 struct Stream<'a> {
-    bytes: Vec<u8>,
+    bytes: &'a mut Vec<u8>,
     encoder: &'a Encoder,
-    steps: Vec<Step>,
+    steps: &'a mut Vec<Step>,
 }
 
 impl Stream<'_> {
     fn shaped(&mut self, told: Told, shape: Shape, text: &str, usage: Usage) {
         let mut written = 0;
-        http1::write_chunk(&mut self.bytes, |bytes| {
+        http1::write_chunk(self.bytes, |bytes| {
             let start = bytes.len();
             self.encoder.shaped(shape, text, usage, bytes);
             written = bytes.len() - start;

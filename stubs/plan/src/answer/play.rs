@@ -214,7 +214,7 @@ impl<'a> Answer<'a> {
 
     /// The answer as it will be sent.
     pub(super) fn reply(self) -> Reply {
-        let mut facts = self.facts();
+        let (mut facts, works) = (self.facts(), self.works());
         if self.request.stream && self.plan.usage == UsagePolicy::Omit {
             facts.usage = None;
         }
@@ -234,7 +234,8 @@ impl<'a> Answer<'a> {
         };
         Reply {
             body,
-            facts: Box::new(facts),
+            facts: Some(Box::new(facts)),
+            works: Some(works),
             ..Reply::empty(200)
         }
     }
@@ -270,7 +271,6 @@ impl<'a> Answer<'a> {
             response_id: Some(self.envelope.id.as_str().into()),
             stream: Some(self.request.stream),
             usage: Some(usage),
-            works: Some(self.works()),
             ..Facts::default()
         }
     }
@@ -294,7 +294,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What the engine does for each choice.
-    fn works(&self) -> Arc<[Work]> {
+    pub(crate) fn works(&self) -> Arc<[Work]> {
         let choices = self.request.sampling.choices();
         let work = |(index, track): (usize, &Track)| {
             let (number, choice) = (index / choices, index % choices);

@@ -384,8 +384,9 @@ proptest! {
                              "messages": [{"role": "user", "content": text}]});
         for (path, body) in [("/v1/responses", response), ("/v1/messages", message)] {
             let reply = ask(&stub, path, &body);
-            let usage = reply.facts.usage.unwrap();
-            prop_assert_eq!(reply.facts.prompt.as_ref(), Some(&text));
+            let facts = reply.facts.as_ref().unwrap();
+            let usage = facts.usage.unwrap();
+            prop_assert_eq!(facts.prompt.as_ref(), Some(&text));
             let (steps, ends) = events(reply);
             prop_assert!(ends);
             let told: u32 = steps.iter().map(|(step, _)| step.tokens).sum();

@@ -353,7 +353,10 @@ fn spelt(reply: Reply) -> (String, Vec<Step>, String) {
         }
         other => panic!("{other:?}"),
     }
-    let told = format!("{} {:?} {:?}", reply.status, reply.headers, reply.facts);
+    let told = format!(
+        "{} {:?} {:?} {:?}",
+        reply.status, reply.headers, reply.facts, reply.works
+    );
     (String::from_utf8(bytes).unwrap(), steps, told)
 }
 
@@ -475,7 +478,7 @@ fn a_broken_call_ends_as_the_answer_says() {
         let tool = json!({"type": "function", "function": {"name": "f"}});
         let body = json!({"messages": [{"role": "user", "content": "?"}], "tools": [tool], "stream": stream});
         let reply = ask(&stub, "/v1/chat/completions", &body);
-        let told = reply.facts.finish_reason;
+        let told = reply.facts.as_ref().unwrap().finish_reason;
         let (choices, _) = spoken(reply);
         assert_eq!(told, Some(&*choices[0].finish));
     }

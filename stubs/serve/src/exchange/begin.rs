@@ -88,7 +88,7 @@ impl Exchange {
         if head.keep_alive {
             self.outcome = Outcome::KeepAlive;
         }
-        self.progress = Progress::new(reply.facts.works.take(), &worker.counters);
+        self.progress = Progress::new(reply.works.take(), &worker.counters);
         if worker.shared.truth.is_some() {
             let request_id = match head.header("x-request-id") {
                 Some(id) => id.to_owned(),
@@ -98,7 +98,12 @@ impl Exchange {
                 method: Some(head.method.to_owned()),
                 route: Some(head.path().to_owned()),
                 request_id,
-                ..record(connection, reply.status, *reply.facts, received)
+                ..record(
+                    connection,
+                    reply.status,
+                    *reply.facts.unwrap_or_default(),
+                    received,
+                )
             }));
         }
         self.watch = reply.ticket.take().map(|ticket| {

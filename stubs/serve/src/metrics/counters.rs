@@ -63,6 +63,8 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 struct Observed {
     bounds: &'static [u64],
+    /// The first of them, at hand.
+    first: u64,
     buckets: Box<[Number]>,
     /// The last value that was looked up, and its bucket: answers of a load are often alike.
     last: (Number, Number),
@@ -227,6 +229,7 @@ impl Observed {
     fn new(bounds: &'static [u64]) -> Self {
         Self {
             bounds,
+            first: bounds.first().copied().unwrap_or(0),
             buckets: (0..=bounds.len()).map(|_| Number::default()).collect(),
             last: (Number(AtomicU64::new(u64::MAX)), Number::default()),
             sum: Number::default(),
@@ -241,7 +244,7 @@ impl Observed {
 
     fn bucket(&self, value: u64) -> usize {
         // Nearly all values of a server in no hurry are small.
-        if self.bounds.first().is_some_and(|bound| value <= *bound) {
+        if value <= self.first {
             return 0;
         }
         let (last, bucket) = &self.last;

@@ -102,9 +102,10 @@ pub struct Metrics {
 }
 
 /// What a response head says beside its status.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Content {
     /// No body.
+    #[default]
     Empty,
     /// A JSON body of that many bytes.
     Json(usize),
