@@ -44,9 +44,15 @@ pub(crate) async fn serve(
             return Ok(());
         }
         let next = exchange.fill(worker);
-        local.tasks.others().await;
+        // What is long is best written while it is in the cache, and its room used again for the next.
+        let is_short = exchange.is_short();
+        if is_short {
+            local.tasks.others().await;
+        }
         let sent = exchange.write(&connection);
-        local.tasks.others().await;
+        if is_short {
+            local.tasks.others().await;
+        }
         let outcome = match sent.map(|()| exchange.settle(worker, next)) {
             Ok(Next::Over) => exchange.end(&connection, Ok(()))?,
             Ok(next) => {

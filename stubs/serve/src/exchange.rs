@@ -29,6 +29,8 @@ const WRITE: usize = 256 << 10;
 /// A rendered body up to this is copied behind the head, which costs less than a second part of a write;
 /// near 32 KiB both cost the same.
 const COPY: usize = 32 << 10;
+/// Bytes up to which an answer waits for others that are decided, to be written with them.
+const SHORT: usize = 8 << 10;
 /// A wait that is as good as endless.
 const NEVER: Duration = Duration::from_secs(1 << 31);
 /// A buffer above this is given back after the exchange that needed it.
@@ -288,6 +290,13 @@ impl Exchange {
         }
     }
 
+    /// Whether little is to be written.
+    pub(crate) fn is_short(&self) -> bool {
+        let rendered = self.rendered.as_ref();
+        let rendered = rendered.map_or(0, |(rendered, written)| rendered.bytes.len() - written);
+        self.output.bytes.len() + rendered <= SHORT
+    }
+
     fn has_output(&self) -> bool {
         self.rendered.is_some() || !self.output.bytes.is_empty()
     }
@@ -322,6 +331,9 @@ impl Exchange {
             record.chunks.extend(steps.iter().map(chunk));
         }
         self.output.clear();
+        if let Some((rendered, _)) = rendered {
+            worker.context.borrow_mut().give_back(rendered);
+        }
     }
 }
 
