@@ -8,7 +8,7 @@ use std::task::Poll;
 use tokio::sync::watch;
 
 use crate::pacer::Pacer;
-use crate::tasks::{self, Sockets, Tasks};
+use crate::tasks::{self, Tasks};
 
 /// Bytes asked of the kernel at a time.
 const READ: usize = 64 << 10;
@@ -38,9 +38,9 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// One for the runtime that is entered, and the sockets that its tasks will have.
-    pub(crate) fn new() -> io::Result<(Self, Sockets)> {
-        let (tasks, sockets) = Tasks::new()?;
+    /// One for a thread, and what it waits with.
+    pub(crate) fn new() -> io::Result<(Self, mio::Poll)> {
+        let (tasks, poll) = Tasks::new()?;
         let local = Self {
             pacer: Pacer::new()?,
             input: RefCell::new(vec![0; READ].into()),
@@ -48,7 +48,7 @@ impl Local {
             tasks,
             phase: Cell::default(),
         };
-        Ok((local, sockets))
+        Ok((local, poll))
     }
 
     /// An empty buffer.
@@ -85,7 +85,7 @@ impl Local {
         .await
     }
 
-    /// Follows the server's phase until all tasks have ended.
+    /// Follows the server's phase until the tasks of all connections have ended, and then ends the thread's.
     pub(crate) async fn end(&self, mut phase: watch::Receiver<Phase>) {
         self.turn(*phase.borrow_and_update());
         while !self.tasks.is_empty() {
@@ -98,6 +98,7 @@ impl Local {
                 }
             }
         }
+        self.tasks.finish();
     }
 
     fn turn(&self, phase: Phase) {

@@ -10,7 +10,9 @@ mod timerfd;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use mio::{Registry, Token};
 use tokio::time::Instant;
 
 use deadlines::{Deadlines, Key};
@@ -19,8 +21,7 @@ use sleep::Alarm;
 #[cfg(target_os = "linux")]
 use timerfd::Alarm;
 
-/// Whether it is tokio's timers that wake it, which cost each turn of a runtime a look at the clock.
-pub(crate) const NEEDS_TIME: bool = cfg!(not(target_os = "linux"));
+use crate::tasks::News;
 
 /// A worker's deadlines.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ enum Watch {
 }
 
 impl Pacer {
-    /// One for the runtime that is entered.
+    /// One without deadlines.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             alarm: Alarm::new()?,
@@ -51,11 +52,21 @@ impl Pacer {
         })
     }
 
+    /// Lets the task that runs it be told of its alarm.
+    pub(crate) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.alarm.register(registry, token)
+    }
+
+    /// How long the thread may wait for anything else.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.alarm.patience()
+    }
+
     /// Wakes whoever's moment has come, for ever.
-    pub(crate) async fn run(&self) -> io::Result<()> {
+    pub(crate) async fn run(&self, news: &News) -> io::Result<()> {
         std::future::poll_fn(|cx| {
             // An alarm that is out of date does no harm: the clock says who is due.
-            while self.alarm.poll(cx)?.is_ready() || matches!(self.watch.get(), Watch::Turn) {
+            while self.alarm.went_off(news, cx.waker()) || matches!(self.watch.get(), Watch::Turn) {
                 if self.wake_due() {
                     self.watch.set(Watch::Turn);
                     cx.waker().wake_by_ref();

@@ -1,20 +1,19 @@
 //! The tasks of a thread, one for each connection, polled in their place when their socket has news.
 //!
-//! They live inside one task of the runtime. A task and a registration of the runtime's own for each
-//! connection cost a request several times what the look into this table does.
+//! tokio's queue of tasks and its registrations cost a request several times what the look into this table
+//! does, and let no tasks go step by step together, which spares more than that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use mio::event::Event;
 use mio::{Events, Interest, Registry, Token};
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::stream::Stream;
@@ -24,10 +23,15 @@ pub(crate) const BATCH: usize = 16;
 /// Sockets that are attended to before others have their turn.
 const MOST: usize = 64;
 
-/// Connections and what waits for them.
+/// The token of who wakes the thread for others.
+const WAKE: Token = Token(usize::MAX);
+
+/// A thread's tasks.
 pub(crate) struct Tasks {
-    /// Told when the last task has ended.
+    /// Told when the last connection's task has ended.
     ended: Notify,
+    /// Nothing more is to be done.
+    is_over: Cell<bool>,
     /// The task that is polled waits for the others of its batch.
     is_ahead: Cell<bool>,
     /// Those who do; kept here for their room alone.
@@ -38,13 +42,11 @@ pub(crate) struct Tasks {
     woken: Arc<Woken>,
 }
 
-/// The sockets of a thread's tasks, as one thing that a runtime waits for.
-pub(crate) struct Sockets(AsyncFd<mio::Poll>);
-
 /// Tasks by number.
 #[derive(Default)]
 struct Slots {
-    count: usize,
+    /// Tasks of connections.
+    connections: usize,
     free: Vec<usize>,
     /// A task that is being polled is not in its place.
     tasks: Vec<Option<Task>>,
@@ -52,6 +54,7 @@ struct Slots {
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
+    is_connection: bool,
     news: Arc<News>,
     waker: Waker,
 }
@@ -69,122 +72,115 @@ pub(crate) struct News {
 }
 
 /// Tasks that were woken by others than their sockets.
-#[derive(Debug, Default)]
-struct Woken(Mutex<Queue>);
-
-#[derive(Debug, Default)]
-struct Queue {
-    numbers: Vec<usize>,
-    /// Of the task that polls them, while it waits.
-    waker: Option<Waker>,
+#[derive(Debug)]
+struct Woken {
+    /// The thread waits for sockets, and has to be woken by another.
+    is_asleep: AtomicBool,
+    numbers: Mutex<Vec<usize>>,
+    waker: mio::Waker,
 }
 
 impl Tasks {
-    /// No tasks yet, and their sockets for [`Tasks::run`], in the runtime that is entered.
-    pub(crate) fn new() -> io::Result<(Self, Sockets)> {
+    /// No tasks yet, and what [`Tasks::run`] waits with.
+    pub(crate) fn new() -> io::Result<(Self, mio::Poll)> {
         let poll = mio::Poll::new()?;
         let tasks = Self {
             ended: Notify::default(),
+            is_over: Cell::default(),
             is_ahead: Cell::default(),
             ahead: RefCell::default(),
             next: RefCell::default(),
             registry: poll.registry().try_clone()?,
             slots: RefCell::default(),
-            woken: Arc::default(),
+            woken: Arc::new(Woken {
+                is_asleep: AtomicBool::new(false),
+                numbers: Mutex::default(),
+                waker: mio::Waker::new(poll.registry(), WAKE)?,
+            }),
         };
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe for types other than OwnedFd"
-        )]
-        let sockets = AsyncFd::with_interest(poll, tokio::io::Interest::READABLE)?;
-        Ok((tasks, Sockets(sockets)))
+        Ok((tasks, poll))
     }
 
-    /// Adds a task for a connection.
-    pub(crate) fn spawn<F>(
+    /// Adds a connection's task.
+    pub(crate) fn spawn_connection<F>(
         &self,
-        stream: std::net::TcpStream,
+        mut socket: mio::net::TcpStream,
         serve: impl FnOnce(Stream) -> F,
     ) -> io::Result<()>
     where
         F: Future<Output = ()> + 'static,
     {
-        let mut socket = mio::net::TcpStream::from_std(stream);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let news = self.news(|registry, token| registry.register(&mut socket, token, both))?;
+        self.slots.borrow_mut().connections += 1;
+        self.spawn(serve(Stream::new(socket, Arc::clone(&news))), news, true);
+        Ok(())
+    }
+
+    /// Adds a task that is none of a connection's.
+    pub(crate) fn spawn_service(
+        &self,
+        news: Arc<News>,
+        future: impl Future<Output = ()> + 'static,
+    ) {
+        self.spawn(future, news, false);
+    }
+
+    /// What a task to come will be told of what is registered.
+    pub(crate) fn news(
+        &self,
+        register: impl FnOnce(&Registry, Token) -> io::Result<()>,
+    ) -> io::Result<Arc<News>> {
         let number = self.slots.borrow_mut().reserve();
-        let news = Arc::new(News {
+        if let Err(error) = register(&self.registry, Token(number)) {
+            self.slots.borrow_mut().free.push(number);
+            return Err(error);
+        }
+        Ok(Arc::new(News {
             is_closed: AtomicBool::new(false),
             is_readable: AtomicBool::new(false),
             is_woken: AtomicBool::new(false),
             is_writable: AtomicBool::new(true),
             number,
             woken: Arc::clone(&self.woken),
-        });
-        let both = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.registry.register(&mut socket, Token(number), both) {
-            self.slots.borrow_mut().release(number);
-            return Err(error);
-        }
+        }))
+    }
+
+    fn spawn(
+        &self,
+        future: impl Future<Output = ()> + 'static,
+        news: Arc<News>,
+        is_connection: bool,
+    ) {
         let waker = Waker::from(Arc::clone(&news));
         waker.wake_by_ref();
-        let future = Box::pin(serve(Stream::new(socket, Arc::clone(&news))));
+        let number = news.number;
         self.slots.borrow_mut().tasks[number] = Some(Task {
-            future,
+            future: Box::pin(future),
+            is_connection,
             news,
             waker,
         });
-        Ok(())
     }
 
-    /// Polls tasks as there is reason to, for ever.
-    pub(crate) async fn run(&self, mut sockets: Sockets) -> io::Result<()> {
-        let mut events = Events::with_capacity(MOST);
-        loop {
-            std::future::poll_fn(|cx| self.turn(&mut sockets, &mut events, cx)).await?;
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Wakes all tasks.
-    pub(crate) fn wake(&self) {
-        for task in self.slots.borrow().tasks.iter().flatten() {
-            task.waker.wake_by_ref();
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slots.borrow().count == 0
-    }
-
-    /// Waits until the last task ends.
-    pub(crate) async fn ended(&self) {
-        self.ended.notified().await;
-    }
-
-    /// Polls those who have news; ready when others shall have their turn.
-    fn turn(
+    /// Polls tasks as there is reason to, until [`Tasks::finish`]; waits no longer than `patience` says.
+    pub(crate) fn run(
         &self,
-        sockets: &mut Sockets,
-        events: &mut Events,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            let were_woken = self.poll_woken(cx);
-            let Poll::Ready(ready) = sockets.0.poll_read_ready_mut(cx) else {
-                return if were_woken {
-                    Poll::Ready(Ok(()))
-                } else {
-                    Poll::Pending
-                };
+        mut poll: mio::Poll,
+        patience: impl Fn() -> Option<Duration>,
+    ) -> io::Result<()> {
+        let mut events = Events::with_capacity(MOST);
+        while !self.is_over.get() {
+            let patience = if self.woken.falls_asleep() {
+                patience()
+            } else {
+                Some(Duration::ZERO)
             };
-            let mut ready = ready?;
-            match ready.get_inner_mut().poll(events, Some(Duration::ZERO)) {
+            let polled = poll.poll(&mut events, patience);
+            self.woken.is_asleep.store(false, Ordering::Relaxed);
+            match polled {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 polled => polled?,
-            }
-            let is_full = events.iter().count() == MOST;
-            if !is_full {
-                // These were all; what comes from now on is told anew.
-                ready.clear_ready();
             }
             let mut told = events.iter().peekable();
             while told.peek().is_some() {
@@ -195,23 +191,39 @@ impl Tasks {
                     Some(task)
                 }));
             }
-            if is_full || were_woken {
-                return Poll::Ready(Ok(()));
-            }
+            self.poll_woken();
+        }
+        // Those that are left have what holds these.
+        let left = std::mem::take(&mut self.slots.borrow_mut().tasks);
+        drop(left);
+        Ok(())
+    }
+
+    /// Lets [`Tasks::run`] return.
+    pub(crate) fn finish(&self) {
+        self.is_over.set(true);
+    }
+
+    /// Wakes all tasks.
+    pub(crate) fn wake(&self) {
+        for task in self.slots.borrow().tasks.iter().flatten() {
+            task.waker.wake_by_ref();
         }
     }
 
-    /// Polls those who were woken; if there are none, the next will wake the caller.
-    fn poll_woken(&self, cx: &Context<'_>) -> bool {
-        let numbers = {
-            let mut queue = self.woken.lock();
-            if queue.numbers.is_empty() {
-                queue.waker = Some(cx.waker().clone());
-                return false;
-            }
-            std::mem::take(&mut queue.numbers)
-        };
-        let mut numbers = numbers.into_iter().peekable();
+    /// Whether no connection has a task.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.borrow().connections == 0
+    }
+
+    /// Waits until the last connection's task ends.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Polls those who were woken by now.
+    fn poll_woken(&self) {
+        let mut numbers = self.woken.take().into_iter().peekable();
         while numbers.peek().is_some() {
             self.play(numbers.by_ref().take(BATCH).filter_map(|number| {
                 let task = self.slots.borrow_mut().take(number)?;
@@ -219,7 +231,6 @@ impl Tasks {
                 Some(task)
             }));
         }
-        true
     }
 
     /// Polls tasks that are not in their places, those who wait for each other again in their turn.
@@ -249,9 +260,12 @@ impl Tasks {
         } else if is_pending {
             self.slots.borrow_mut().tasks[number] = Some(task);
         } else {
+            let is_connection = task.is_connection;
             drop(task);
-            self.slots.borrow_mut().release(number);
-            if self.is_empty() {
+            let mut slots = self.slots.borrow_mut();
+            slots.free.push(number);
+            slots.connections -= usize::from(is_connection);
+            if slots.connections == 0 {
                 self.ended.notify_one();
             }
         }
@@ -273,9 +287,9 @@ impl Tasks {
 
 impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.slots.borrow().count;
+        let connections = self.slots.borrow().connections;
         f.debug_struct("Tasks")
-            .field("count", &count)
+            .field("connections", &connections)
             .finish_non_exhaustive()
     }
 }
@@ -283,16 +297,10 @@ impl fmt::Debug for Tasks {
 impl Slots {
     /// A number for one that is about to come.
     fn reserve(&mut self) -> usize {
-        self.count += 1;
         self.free.pop().unwrap_or_else(|| {
             self.tasks.push(None);
             self.tasks.len() - 1
         })
-    }
-
-    fn release(&mut self, number: usize) {
-        self.count -= 1;
-        self.free.push(number);
     }
 
     fn take(&mut self, number: usize) -> Option<Task> {
@@ -350,19 +358,36 @@ impl Wake for News {
         if self.is_woken.swap(true, Ordering::AcqRel) {
             return;
         }
-        let waker = {
-            let mut queue = self.woken.lock();
-            queue.numbers.push(self.number);
-            queue.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.woken.add(self.number);
     }
 }
 
 impl Woken {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn numbers(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, number: usize) {
+        self.numbers().push(number);
+        // Whoever falls asleep says so before it looks whether there is a number.
+        if self.is_asleep.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!("failed to wake a thread: {error}");
+        }
+    }
+
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.numbers())
+    }
+
+    /// Whether there is nobody to be polled; if so, the next that is added wakes the thread.
+    fn falls_asleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let is_empty = self.numbers().is_empty();
+        if !is_empty {
+            self.is_asleep.store(false, Ordering::Relaxed);
+        }
+        is_empty
     }
 }

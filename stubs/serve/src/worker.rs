@@ -5,12 +5,13 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mio::Interest;
 use plan::reply::Facts;
 use plan::stub::{Context, Stub};
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::http1::{BadHead, KnownHead, RequestHead};
@@ -20,11 +21,13 @@ use crate::cpu::Thread;
 use crate::exchange::Output;
 use crate::local::{Local, Phase};
 use crate::metrics::{Counters, Metrics, nanoseconds};
-use crate::pacer::{self, Pacer, Wait};
+use crate::pacer::{Pacer, Wait};
 use crate::stream::Stream;
-use crate::tasks;
+use crate::tasks::{self, News};
 use crate::truth::{Ended, Record, Sink};
 
+/// So many may come in at once.
+const CROWD: u64 = 64;
 /// How long to wait for file descriptors to become free.
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -90,73 +93,107 @@ impl Shared {
         listener: std::net::TcpListener,
         serve: impl AsyncFn(Stream, &Local, u64) -> io::Result<()> + Clone + 'static,
     ) -> io::Result<()> {
+        // For what is decided aside, on another thread, and for nothing else: its own turns are not taken.
         let mut builder = Builder::new_current_thread();
-        builder.enable_io().max_blocking_threads(1);
-        if pacer::NEEDS_TIME {
-            builder.enable_time();
-        }
-        let runtime = builder.build_local(LocalOptions::default())?;
-        runtime.block_on(async {
-            let listener = TcpListener::from_std(listener)?;
-            let (local, sockets) = Local::new()?;
-            let local = Rc::new(local);
-            let paced = Rc::clone(&local);
-            tokio::task::spawn_local(async move {
-                if let Err(error) = paced.pacer.run().await {
-                    tracing::error!("failed to keep the pace, nothing paced goes on: {error}");
-                }
-            });
-            let run = Rc::clone(&local);
-            tokio::task::spawn_local(async move {
-                if let Err(error) = run.tasks.run(sockets).await {
-                    tracing::error!("failed to wait for connections, none goes on: {error}");
-                }
-            });
-            let mut phase = self.phase.clone();
-            while let Some(stream) = accept(&listener, &mut phase, &local.pacer).await {
-                let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                let (served, serve) = (Rc::clone(&local), serve.clone());
-                let spawned = local.tasks.spawn(stream, |stream| async move {
-                    if let Err(error) = serve(stream, &served, number).await {
-                        tracing::debug!("connection {number}: {error}");
-                    }
-                });
-                if let Err(error) = spawned {
-                    tracing::warn!("failed to wait for connection {number}: {error}");
-                }
+        let runtime = builder.max_blocking_threads(1).build()?;
+        let _entered = runtime.enter();
+        let (local, poll) = Local::new()?;
+        let local = Rc::new(local);
+        let (tasks, pacer) = (&local.tasks, &local.pacer);
+        let alarm = tasks.news(|registry, token| pacer.register(registry, token))?;
+        let (paced, told) = (Rc::clone(&local), Arc::clone(&alarm));
+        tasks.spawn_service(alarm, async move {
+            if let Err(error) = paced.pacer.run(&told).await {
+                tracing::error!("failed to keep the pace, nothing paced goes on: {error}");
             }
-            drop(listener);
-            local.end(phase).await;
-            Ok(())
-        })
+        });
+        let mut listener = mio::net::TcpListener::from_std(listener);
+        let readable = Interest::READABLE;
+        let news =
+            tasks.news(|registry, token| registry.register(&mut listener, token, readable))?;
+        let door = Door {
+            listener,
+            news: Arc::clone(&news),
+        };
+        let (accepting, shared) = (Rc::clone(&local), self.clone());
+        tasks.spawn_service(news, async move {
+            shared.accept(door, &accepting, serve).await;
+            accepting.end(shared.phase).await;
+        });
+        tasks.run(poll, || pacer.patience())
+    }
+
+    /// Serves those who come until the phase says stop.
+    async fn accept(
+        &self,
+        door: Door,
+        local: &Rc<Local>,
+        serve: impl AsyncFn(Stream, &Local, u64) -> io::Result<()> + Clone + 'static,
+    ) {
+        let mut phase = self.phase.clone();
+        while let Some(socket) = door.next(&mut phase, &local.pacer).await {
+            let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+            let (served, serve) = (Rc::clone(local), serve.clone());
+            let spawned = local.tasks.spawn_connection(socket, |stream| async move {
+                if let Err(error) = serve(stream, &served, number).await {
+                    tracing::debug!("connection {number}: {error}");
+                }
+            });
+            if let Err(error) = spawned {
+                tracing::warn!("failed to wait for connection {number}: {error}");
+            }
+            if number.is_multiple_of(CROWD) {
+                // Those who are in have their turn.
+                tokio::task::yield_now().await;
+            }
+        }
     }
 }
 
-/// The next connection; `None` when the server stops.
-async fn accept(
-    listener: &TcpListener,
-    phase: &mut watch::Receiver<Phase>,
-    pacer: &Pacer,
-) -> Option<std::net::TcpStream> {
-    let mut warned: Option<Instant> = None;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => return Some(stream),
-            Err(error) => {
-                // Out of file descriptors, mostly: others must end before more can come.
-                if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
-                    tracing::warn!("failed to accept a connection: {error}");
-                    warned = Some(Instant::now());
+/// Where clients come in.
+struct Door {
+    listener: mio::net::TcpListener,
+    news: Arc<News>,
+}
+
+impl Door {
+    /// The next connection; `None` when the server stops.
+    async fn next(
+        &self,
+        phase: &mut watch::Receiver<Phase>,
+        pacer: &Pacer,
+    ) -> Option<mio::net::TcpStream> {
+        let mut warned: Option<Instant> = None;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = phase.wait_for(|phase| *phase != Phase::Serving) => return None,
+                accepted = std::future::poll_fn(|_| self.poll_accept()) => accepted,
+            };
+            match accepted {
+                Ok(socket) => return Some(socket),
+                Err(error) => {
+                    // Out of file descriptors, mostly: others must end before more can come.
+                    if warned.is_none_or(|warned| warned.elapsed() > Duration::from_secs(1)) {
+                        tracing::warn!("failed to accept a connection: {error}");
+                        warned = Some(Instant::now());
+                    }
+                    let wait = Wait::new(pacer);
+                    wait.until(Instant::now() + PATIENCE).await.ok()?;
                 }
-                let wait = Wait::new(pacer);
-                wait.until(Instant::now() + PATIENCE).await.ok()?;
             }
         }
+    }
+
+    fn poll_accept(&self) -> Poll<io::Result<mio::net::TcpStream>> {
+        while self.news.is_readable() {
+            match self.listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.news.was_drained(),
+                accepted => return Poll::Ready(accepted.map(|(socket, _)| socket)),
+            }
+        }
+        Poll::Pending
     }
 }
 

@@ -1,49 +1,57 @@
-//! Tokio's timer, where the kernel has none that a runtime can wait for.
+//! A limit to how long a thread waits for its sockets, where the kernel has no timer to wait for.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Waker;
+use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use mio::{Registry, Token};
+use tokio::time::Instant;
+
+use crate::tasks::News;
 
 /// Goes off once each time it is set.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Alarm {
-    is_set: Cell<bool>,
-    sleep: RefCell<Pin<Box<Sleep>>>,
+    at: Cell<Option<Instant>>,
     waker: RefCell<Option<Waker>>,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the other can fail")]
 impl Alarm {
-    #[expect(clippy::unnecessary_wraps, reason = "the other can fail")]
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            is_set: Cell::new(false),
-            sleep: RefCell::new(Box::pin(tokio::time::sleep_until(Instant::now()))),
-            waker: RefCell::default(),
-        })
+        Ok(Self::default())
+    }
+
+    /// The thread's own wait ends in time.
+    pub(super) fn register(&self, _: &Registry, _: Token) -> io::Result<()> {
+        Ok(())
     }
 
     /// Lets it go off at a moment, and at none that was set before.
-    #[expect(clippy::unnecessary_wraps, reason = "the other can fail")]
     pub(super) fn set(&self, at: Instant) -> io::Result<()> {
-        self.is_set.set(true);
-        self.sleep.borrow_mut().as_mut().reset(at);
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
+        self.at.set(Some(at));
         Ok(())
     }
 
     /// Whether it has gone off.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        *self.waker.borrow_mut() = Some(cx.waker().clone());
-        if !self.is_set.get() {
-            return Poll::Pending;
+    pub(super) fn went_off(&self, _: &News, waker: &Waker) -> bool {
+        let has = self.at.get().is_some_and(|at| at <= Instant::now());
+        if has {
+            self.at.set(None);
         }
-        ready!(self.sleep.borrow_mut().as_mut().poll(cx));
-        self.is_set.set(false);
-        Poll::Ready(Ok(()))
+        self.waker.replace(Some(waker.clone()));
+        has
+    }
+
+    /// How long the thread may wait.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let left = self.at.get()?.saturating_duration_since(Instant::now());
+        if left.is_zero()
+            && let Some(waker) = self.waker.take()
+        {
+            waker.wake();
+        }
+        Some(left)
     }
 }

@@ -1,31 +1,37 @@
-//! A timer of the kernel that a runtime waits for as it does for a socket.
+//! A timer of the kernel that a thread waits for as it does for a socket.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::task::{Context, Poll, ready};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::task::Waker;
+use std::time::Duration;
 
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
+
+use crate::tasks::News;
 
 /// Goes off once each time it is set.
 #[derive(Debug)]
-pub(super) struct Alarm(AsyncFd<OwnedFd>);
+pub(super) struct Alarm(OwnedFd);
 
 impl Alarm {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let file = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe for types other than OwnedFd"
-        )]
-        let file = AsyncFd::with_interest(file, Interest::READABLE)?;
-        Ok(Self(file))
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+    }
+
+    /// Lets a task be told when it goes off.
+    pub(super) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(
+            &mut SourceFd(&self.0.as_raw_fd()),
+            token,
+            Interest::READABLE,
+        )
     }
 
     /// Lets it go off at a moment, and at none that was set before.
@@ -37,14 +43,21 @@ impl Alarm {
             it_interval: Timespec::default(),
             it_value: left.max(SOON),
         };
-        timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
         Ok(())
     }
 
     /// Whether it has gone off. Its count is not read: to set it starts it anew.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.0.poll_read_ready(cx))?.clear_ready();
-        Poll::Ready(Ok(()))
+    pub(super) fn went_off(&self, news: &News, _: &Waker) -> bool {
+        let has = news.is_readable();
+        news.was_drained();
+        has
+    }
+
+    /// Waiting needs no limit.
+    #[expect(clippy::unused_self, reason = "the other has one")]
+    pub(super) fn patience(&self) -> Option<Duration> {
+        None
     }
 }
 
