@@ -99,11 +99,11 @@ impl Shared {
         let _entered = runtime.enter();
         let (local, poll) = Local::new()?;
         let local = Rc::new(local);
-        let (tasks, pacer) = (&local.tasks, &local.pacer);
-        let alarm = tasks.news(|registry, token| pacer.register(registry, token))?;
-        let (paced, told) = (Rc::clone(&local), Arc::clone(&alarm));
+        let tasks = &local.tasks;
+        let alarm = tasks.news(|registry, token| local.pacer.register(registry, token))?;
+        let (held, told) = (Rc::clone(&local), Arc::clone(&alarm));
         tasks.spawn_service(alarm, async move {
-            if let Err(error) = paced.pacer.run(&told).await {
+            if let Err(error) = held.pacer.run(&told).await {
                 tracing::error!("failed to keep the pace, nothing paced goes on: {error}");
             }
         });
@@ -115,12 +115,12 @@ impl Shared {
             listener,
             news: Arc::clone(&news),
         };
-        let (accepting, shared) = (Rc::clone(&local), self.clone());
+        let (held, shared) = (Rc::clone(&local), self.clone());
         tasks.spawn_service(news, async move {
-            shared.accept(door, &accepting, serve).await;
-            accepting.end(shared.phase).await;
+            shared.accept(door, &held, serve).await;
+            held.end(shared.phase).await;
         });
-        tasks.run(poll, || pacer.patience())
+        tasks.run(poll, || local.pacer.patience())
     }
 
     /// Serves those who come until the phase says stop.

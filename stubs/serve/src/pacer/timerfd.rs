@@ -19,6 +19,7 @@ use crate::tasks::News;
 #[derive(Debug)]
 pub(super) struct Alarm(OwnedFd);
 
+#[expect(clippy::unused_self, reason = "the other needs it")]
 impl Alarm {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -55,7 +56,6 @@ impl Alarm {
     }
 
     /// Waiting needs no limit.
-    #[expect(clippy::unused_self, reason = "the other has one")]
     pub(super) fn patience(&self) -> Option<Duration> {
         None
     }
