@@ -391,3 +391,116 @@ impl Woken {
         is_empty
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::rc::Rc;
+
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn connection() -> (TcpStream, mio::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (client, mio::net::TcpStream::from_std(server))
+    }
+
+    /// Adds the task that ends the thread's when no connection is left.
+    fn end_with_connections(tasks: &Rc<Tasks>) {
+        let news = tasks.news(|_, _| Ok(())).unwrap();
+        let held = Rc::clone(tasks);
+        tasks.spawn_service(news, async move {
+            held.ended().await;
+            held.finish();
+        });
+    }
+
+    #[test]
+    fn those_with_news_go_step_by_step_together() {
+        let (tasks, poll) = Tasks::new().unwrap();
+        let tasks = Rc::new(tasks);
+        let said = Rc::new(RefCell::new(Vec::new()));
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let (mut client, server) = connection();
+            client.write_all(b"news").unwrap();
+            clients.push(client);
+            let (held, said) = (Rc::clone(&tasks), Rc::clone(&said));
+            let serve = |mut stream: Stream| async move {
+                let read = stream.read(&mut [0; 16]).await.unwrap();
+                said.borrow_mut().push((1, read));
+                held.others().await;
+                said.borrow_mut().push((2, read));
+                held.others().await;
+                said.borrow_mut().push((3, read));
+            };
+            tasks.spawn_connection(server, serve).unwrap();
+        }
+        end_with_connections(&tasks);
+        tasks.run(poll, || None).unwrap();
+        let steps = [1, 1, 1, 2, 2, 2, 3, 3, 3].map(|step| (step, 4));
+        assert_eq!(*said.borrow(), steps);
+        assert!(tasks.is_empty());
+    }
+
+    #[test]
+    fn another_thread_wakes_a_task_whose_thread_waits() {
+        let (tasks, poll) = Tasks::new().unwrap();
+        let tasks = Rc::new(tasks);
+        let (_client, server) = connection();
+        let serve = |_stream| async move {
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let other = std::thread::spawn(move || tell.send(7));
+            assert_eq!(told.await, Ok(7));
+            other.join().unwrap().unwrap();
+        };
+        tasks.spawn_connection(server, serve).unwrap();
+        end_with_connections(&tasks);
+        tasks.run(poll, || None).unwrap();
+        assert!(tasks.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_leaves_behind_its_bytes_is_read_to_its_end() {
+        let (tasks, poll) = Tasks::new().unwrap();
+        let tasks = Rc::new(tasks);
+        let (mut client, server) = connection();
+        client.write_all(b"last words").unwrap();
+        drop(client);
+        let serve = |mut stream: Stream| async move {
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, b"last words");
+        };
+        tasks.spawn_connection(server, serve).unwrap();
+        end_with_connections(&tasks);
+        tasks.run(poll, || None).unwrap();
+    }
+
+    #[test]
+    fn more_than_a_socket_takes_is_written_as_it_is_read() {
+        use std::io::Read as _;
+        use tokio::io::AsyncWriteExt as _;
+
+        let (tasks, poll) = Tasks::new().unwrap();
+        let tasks = Rc::new(tasks);
+        let (mut client, server) = connection();
+        let much = vec![b'x'; 32 << 20];
+        let reader = std::thread::spawn(move || {
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).map(|_| heard.len())
+        });
+        let length = much.len();
+        let serve = |mut stream: Stream| async move { stream.write_all(&much).await.unwrap() };
+        tasks.spawn_connection(server, serve).unwrap();
+        end_with_connections(&tasks);
+        tasks.run(poll, || None).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), length);
+    }
+}
