@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use plan::pace::Pace;
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::time::Instant;
 use wire::http1::{Framing, RequestHead};
@@ -33,10 +34,14 @@ pub(crate) async fn serve(
         worker,
     };
     let mut exchange = Exchange::new(Instant::now());
+    // Answers that take their time are due one after the other, as their requests were read.
+    let is_burst = worker.stub.engine.pace == Pace::Burst;
     while let Some(received) = connection.arrival().await? {
         // Whoever has news at the same time comes as far as this before one goes on: code that has just run
         // runs quicker, the kernel's as well as ours.
-        local.tasks.others().await;
+        if is_burst {
+            local.tasks.others().await;
+        }
         // Boxed, as below, so that an idle connection is a small task.
         if !connection.arrived(received, &mut exchange)
             && !Box::pin(connection.rest(&mut exchange)).await?
@@ -45,12 +50,12 @@ pub(crate) async fn serve(
         }
         let next = exchange.fill(worker);
         // What is long is best written while it is in the cache, and its room used again for the next.
-        let is_short = exchange.is_short();
-        if is_short {
+        let is_together = is_burst && exchange.is_short();
+        if is_together {
             local.tasks.others().await;
         }
         let sent = exchange.write(&connection);
-        if is_short {
+        if is_together {
             local.tasks.others().await;
         }
         let outcome = match sent.map(|()| exchange.settle(worker, next)) {
