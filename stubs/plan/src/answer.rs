@@ -126,7 +126,7 @@ fn answered(
     let mut reply = if let Some(quick) = quick {
         quick.take_up(stub, prompt);
         let spare = context.take_spare();
-        quick.reply(stub, request, prompt, (envelope, spare), call.wants_facts)
+        quick.reply(stub, request, prompt, envelope, spare, call.wants_facts)
     } else {
         let mut answer = Answer::new(stub, request, prompt, envelope, &mut context.random);
         answer.turn = turn;
@@ -282,30 +282,26 @@ pub(crate) struct Answer<'a> {
 
 /// A reply's bytes, all at once.
 fn render(reply: Reply) -> RenderedOnce {
-    let content = reply.content();
-    let mut bytes = Vec::new();
-    let mut steps = Vec::new();
+    let mut own = Rendered {
+        content: reply.content(),
+        ..Rendered::default()
+    };
     let rendered = match reply.body {
-        Body::Rendered(rendered) => Some(rendered),
-        Body::Empty | Body::HeadAlone(_) => None,
+        Body::Rendered(rendered) => rendered,
+        Body::Empty | Body::HeadAlone(_) => own.into(),
         Body::Stream(mut timeline) => {
-            timeline.steps(Duration::MAX, usize::MAX, &mut bytes, &mut steps);
-            None
+            timeline.steps(Duration::MAX, usize::MAX, &mut own.bytes, &mut own.steps);
+            own.into()
         }
         Body::Whole(whole) => {
-            steps.push(whole.step());
-            bytes.extend_from_slice(&whole.bytes);
-            None
+            own.steps.push(whole.step());
+            own.bytes = whole.bytes;
+            own.into()
         }
-    };
-    let render = || Rendered {
-        bytes,
-        content,
-        steps,
     };
     RenderedOnce {
         facts: reply.facts,
-        rendered: rendered.unwrap_or_else(|| Arc::new(render())),
+        rendered,
         works: reply.works,
     }
 }

@@ -100,8 +100,6 @@ impl Reply {
     /// A JSON answer that is due at once.
     pub fn json(status: u16, bytes: Vec<u8>) -> Self {
         Self {
-            status,
-            headers: Headers::default(),
             body: Body::Whole(Whole {
                 bytes,
                 due: Duration::ZERO,
@@ -109,10 +107,7 @@ impl Reply {
                 kept: None,
                 tokens: 0,
             }),
-            facts: None,
-            route: None,
-            ticket: None,
-            works: None,
+            ..Self::empty(status)
         }
     }
 

@@ -108,18 +108,10 @@ impl Connection<'_> {
     }
 
     fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Instant>>> {
-        let local = self.local;
-        let mut buffer = local.input.borrow_mut();
-        let mut read = ReadBuf::new(&mut buffer);
-        if self.poll_stream(&mut read, cx)?.is_ready() {
-            if read.filled().is_empty() {
-                return Poll::Ready(Ok(None));
-            }
-            self.input = local.take_buffer();
-            self.input.extend_from_slice(read.filled());
-            return Poll::Ready(Ok(Some(Instant::now())));
+        if let Poll::Ready(count) = self.poll_more(cx)? {
+            return Poll::Ready(Ok((count > 0).then(Instant::now)));
         }
-        if local.phase() >= Phase::Draining {
+        if self.local.phase() >= Phase::Draining {
             return Poll::Ready(Ok(None));
         }
         if let Some(idle) = &mut self.idle {
@@ -129,14 +121,6 @@ impl Connection<'_> {
             }
         }
         Poll::Pending
-    }
-
-    fn poll_stream(
-        &mut self,
-        read: &mut ReadBuf<'_>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, read)
     }
 
     /// Decides the answer to a request and takes it out of the input, if it is all there.
@@ -249,10 +233,15 @@ impl Connection<'_> {
         let local = self.local;
         let mut buffer = local.input.borrow_mut();
         let mut read = ReadBuf::new(&mut buffer);
-        self.poll_stream(&mut read, cx).map_ok(|()| {
-            self.input.extend_from_slice(read.filled());
-            read.filled().len()
-        })
+        Pin::new(&mut self.stream)
+            .poll_read(cx, &mut read)
+            .map_ok(|()| {
+                if self.input.capacity() == 0 {
+                    self.input = local.take_buffer();
+                }
+                self.input.extend_from_slice(read.filled());
+                read.filled().len()
+            })
     }
 
     /// Counts the time without a request from a moment on that has just been.

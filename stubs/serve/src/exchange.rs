@@ -115,7 +115,9 @@ impl Exchange {
                 next => break next,
             }
         };
-        self.rest(worker);
+        if next != Next::Over {
+            self.rest(worker);
+        }
         Ok(next)
     }
 
@@ -249,11 +251,11 @@ impl Exchange {
         if self.is_early() {
             return Ok(());
         }
+        self.is_blocked = false;
         loop {
             let front = &self.output.bytes[self.output.written..];
             let back = self.rendered.as_ref();
             let back = back.map_or(&[][..], |(rendered, written)| &rendered.bytes[*written..]);
-            self.is_blocked = false;
             if front.is_empty() && back.is_empty() {
                 break;
             }

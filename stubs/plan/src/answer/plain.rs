@@ -93,7 +93,8 @@ impl<'a> Quick<'a> {
         stub: &Stub,
         request: &Request<'_>,
         prompt: &Counted<'_>,
-        (envelope, mut spare): (Envelope, Arc<Rendered>),
+        envelope: Envelope,
+        mut spare: Arc<Rendered>,
         wants_facts: bool,
     ) -> Reply {
         let Self { max_tokens, plain } = self;
